@@ -11,5 +11,6 @@
 )]
 
 pub mod clock;
+pub mod cni;
 pub mod net;
 pub mod store;

@@ -1,0 +1,1 @@
+//! Embeds the core component.
