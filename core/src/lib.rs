@@ -13,4 +13,5 @@
 pub mod clock;
 pub mod cni;
 pub mod net;
+pub mod network;
 pub mod store;
