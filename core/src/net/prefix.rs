@@ -35,11 +35,21 @@ impl fmt::Display for PrefixError {
         match self {
             Self::Invalid => f.write_str("not of the form address/length, such as 10.1.2.0/24"),
             Self::MappedV4 { address, length } => {
-                write!(f, "::ffff:{address}/{length} is an IPv4 address written as IPv6: write {address}/")?;
-                match length.checked_sub(96) {
-                    Some(length) => write!(f, "{length}"),
-                    None => f.write_str("0"),
-                }
+                write!(f, "::ffff:{address}/{length} is an IPv4 address written as IPv6")?;
+                self.as_v4().map_or(Ok(()), |prefix| write!(f, ": write {prefix}"))
+            }
+        }
+    }
+}
+
+impl PrefixError {
+    /// What Go prints for an IPv4 address with a mask of 128 bits (and so host-local for the `dst` of a route): the
+    /// address with the length less 96, or 0 if it is shorter. None for [`PrefixError::Invalid`].
+    pub fn as_v4(&self) -> Option<Prefix> {
+        match self {
+            Self::Invalid => None,
+            Self::MappedV4 { address, length } => {
+                Prefix::new(*address, length.saturating_sub(Family::V6.bits() - Family::V4.bits()))
             }
         }
     }

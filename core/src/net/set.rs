@@ -57,10 +57,14 @@ impl AddressSet {
                 if part.last() < hole.first() {
                     break;
                 }
+                if hole.last() < part.first() {
+                    holes.next();
+                    continue;
+                }
                 if let Some(below) = hole.first().previous().and_then(|last| Range::new(part.first(), last)) {
                     left.push(below);
                 }
-                rest = hole.last().next().and_then(|first| Range::new(first.max(part.first()), part.last()));
+                rest = hole.last().next().and_then(|first| Range::new(first, part.last()));
                 // A hole that reaches beyond the part may cut the next range too.
                 if hole.last() > part.last() {
                     break;
