@@ -12,6 +12,10 @@
 
 pub mod clock;
 pub mod cni;
+pub mod json;
+pub mod limits;
 pub mod net;
 pub mod network;
+pub mod resolv;
 pub mod store;
+mod strategy;

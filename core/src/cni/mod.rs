@@ -3,8 +3,25 @@
 //! It knows the specification (0.1.0 to 1.1.0) and the behaviour of the reference skeleton. It does not know how
 //! addresses are chosen: that is a [`crate::strategy`].
 
+pub(crate) mod args;
+mod environment;
+pub(crate) mod failure;
+pub(crate) mod result;
+pub(crate) mod version;
+
+pub use failure::code;
+pub use version::{NEWEST as VERSION_NEWEST, SUPPORTED as VERSIONS_SUPPORTED};
+
+pub(crate) use environment::Environment;
+
 use crate::clock::Clock;
+use crate::json::{Json, Node, to_go_text};
+use crate::network::is_container_id;
 use crate::store::Store;
+use crate::strategy::ranges;
+use crate::strategy::ranges::config::{Location, Personality, absolute};
+use environment::Verb;
+use failure::Failure;
 
 /// What the core cannot know and a host can, about the machine and the process of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,14 +150,175 @@ pub struct Target {
     pub compares_netns: bool,
 }
 
+/// A call whose protocol part is sound.
+struct Checked {
+    environment: Environment,
+    verb: Verb,
+    document: Json,
+    network: String,
+    version: String,
+    personality: Personality,
+}
+
+/// What a call needs before a strategy is asked.
+enum Checks {
+    Answered(Box<Reply>),
+    Go(Box<Checked>),
+}
+
+/// The name of the plugin that the program stands for, in the about text.
+fn personality_of(program: &str) -> (Personality, &str) {
+    match program {
+        "host-local" => (Personality::HostLocal, program),
+        _ => (Personality::Plat, "plat-ipam"),
+    }
+}
+
+/// Makes the checks of the reference skeleton in its order (`cni.md` A.2).
+fn check(request: &Request) -> Checks {
+    let answer = |reply: Reply| Checks::Answered(Box::new(reply));
+    let environment = match Environment::read(&request.environment) {
+        Ok(environment) => environment,
+        Err(failure) => {
+            let is_without_command =
+                !request.environment.iter().any(|(name, value)| name == b"CNI_COMMAND" && !value.is_empty());
+            return answer(if is_without_command { about(&request.program) } else { refusal(&failure) });
+        }
+    };
+    if environment.verb() == Some(Verb::Version) {
+        return answer(version_reply());
+    }
+    match check_input(request, environment) {
+        Ok(checked) => Checks::Go(Box::new(checked)),
+        Err(failure) => answer(refusal(&failure)),
+    }
+}
+
+fn check_input(request: &Request, environment: Environment) -> Result<Checked, Failure> {
+    let undecodable =
+        |why: String| Failure::new(code::DECODING_FAILURE, format!("error unmarshall network config: {why}"));
+    let document = Json::parse(&request.input).map_err(undecodable)?;
+    let mut network = String::new();
+    Node::root(&document)
+        .members(&["name"], |_, node| node.string(&mut network))
+        .map_err(|error| undecodable(error.to_string()))?;
+    if network.is_empty() {
+        return Err(Failure::new(code::INVALID_CONFIG, "missing network name"));
+    }
+    if !is_container_id(&network) {
+        return Err(
+            Failure::new(code::INVALID_CONFIG, "invalid characters found in network name").with_details(network)
+        );
+    }
+    let verb = environment.verb().ok_or_else(|| {
+        Failure::new(code::INVALID_ENVIRONMENT, format!("unknown CNI_COMMAND: {}", environment.command))
+    })?;
+    let version = version::written(&document)?;
+    let gate = match verb {
+        Verb::Check => Some(version::Gate { verb: "CHECK", since: (0, 4, 0) }),
+        Verb::Gc => Some(version::Gate { verb: "GC", since: (1, 1, 0) }),
+        Verb::Status => Some(version::Gate { verb: "STATUS", since: (1, 1, 0) }),
+        Verb::Add | Verb::Del | Verb::Version => None,
+    };
+    version::check(&version, gate.as_ref())?;
+    let (personality, _) = personality_of(&request.program);
+    Ok(Checked { environment, verb, document, network, version, personality })
+}
+
+fn refusal(failure: &Failure) -> Reply {
+    Reply { exit_status: 1, output: to_go_text(failure).into_bytes(), contended: failure.contended, ..Reply::default() }
+}
+
+/// What a person sees who starts the plugin by hand.
+fn about(program: &str) -> Reply {
+    let (_, name) = personality_of(program);
+    let text = format!(
+        "CNI {name} plugin: Plat {}\nCNI protocol versions supported: {}\n",
+        env!("CARGO_PKG_VERSION"),
+        version::SUPPORTED.join(", ")
+    );
+    Reply { error_output: text.into_bytes(), ..Reply::default() }
+}
+
+fn version_reply() -> Reply {
+    let versions: Vec<String> = version::SUPPORTED.iter().map(|version| format!("\"{version}\"")).collect();
+    let text = format!("{{\"cniVersion\":\"{}\",\"supportedVersions\":[{}]}}\n", version::NEWEST, versions.join(","));
+    Reply { output: text.into_bytes(), ..Reply::default() }
+}
+
 /// Finds by parsing alone where a request is to go.
 pub fn locate(request: &Request) -> Target {
-    let _ = request;
-    Target::default()
+    let checked = match check(request) {
+        Checks::Go(checked) => checked,
+        Checks::Answered(_) => return Target { reads_input: reads_input(request), ..Target::default() },
+    };
+    let mut target = Target {
+        reads_input: true,
+        compares_netns: matches!(checked.verb, Verb::Add | Verb::Del) && !checked.environment.allows_own_netns,
+        ..Target::default()
+    };
+    let directory = &request.surroundings.working_directory;
+    if let Ok((location, _)) = Location::read(&checked.document, directory) {
+        target.backend = Backend::Directory(absolute(&location.data_dir, directory));
+        target.network = checked.network;
+        target.exclusive = true;
+        target.lock_wait_ms_max = location.lock_wait_ms_max;
+        target.log = location.log;
+    }
+    target
+}
+
+/// Whether a request wants standard input, by its environment alone: VERSION and a call without a command do not.
+fn reads_input(request: &Request) -> bool {
+    Environment::read(&request.environment).is_ok_and(|environment| environment.verb() != Some(Verb::Version))
 }
 
 /// Answers one call.
 pub fn call(request: &Request, store: &mut dyn Store, clock: &mut dyn Clock) -> Reply {
-    let _ = (request, store, clock);
-    Reply::default()
+    let checked = match check(request) {
+        Checks::Answered(reply) => return *reply,
+        Checks::Go(checked) => checked,
+    };
+    let mut log = Vec::new();
+    let mut call = ranges::Call {
+        environment: &checked.environment,
+        document: &checked.document,
+        version: &checked.version,
+        network: &checked.network,
+        personality: checked.personality,
+        surroundings: &request.surroundings,
+        advice: &request.advice,
+        store,
+        clock,
+        log: &mut log,
+    };
+    let answer = match checked.verb {
+        Verb::Add => ranges::add(&mut call),
+        Verb::Del => ranges::del(&mut call),
+        Verb::Check => ranges::check(&mut call),
+        Verb::Gc => ranges::gc(&mut call),
+        Verb::Status => ranges::status(&mut call),
+        Verb::Version => return version_reply(),
+    };
+    // The reference skeleton looks after DEL has done its work (`cni.md` A.2, step 7); ADD looked before.
+    let own_netns = request.surroundings.netns_is_own == Some(true) && !checked.environment.allows_own_netns;
+    let answer = match answer {
+        Ok(_) if checked.verb == Verb::Del && own_netns => Err(Failure::own_netns()),
+        answer => answer,
+    };
+    let reply = match answer {
+        Ok(output) => Reply { output, ..Reply::default() },
+        Err(failure) => {
+            let details = if failure.details.is_empty() { String::new() } else { format!("; {}", failure.details) };
+            log.push(Line {
+                level: Level::Error,
+                text: format!(
+                    "{} {} of network {} failed: {}{details}",
+                    checked.environment.command, checked.environment.container, checked.network, failure.msg
+                ),
+            });
+            refusal(&failure)
+        }
+    };
+    Reply { log, ..reply }
 }

@@ -1,0 +1,31 @@
+//! Every limit of the core in one place, with its reason.
+
+/// Tries of one commit within a call before the core answers `contended` (design: the host waits, not the core).
+pub const COMMIT_TRIES_MAX: u32 = 8;
+/// Ranges of all sets together. They are compared pairwise, so that the time grows with the square.
+pub const RANGES_MAX: usize = 4096;
+/// Entries of `exclude`; each may split a range in two.
+pub const EXCLUDES_MAX: usize = 4096;
+/// Addresses of earlier boots that one ADD frees: as many as a commit of the smallest usual store takes.
+pub const RECLAIM_MAX: usize = 256;
+/// Earlier boots that one ADD looks through. A node that was restarted more often has had a full set in between.
+pub const RECLAIM_BOOTS_MAX: usize = 64;
+/// Entries asked for in one page of a scan: with records of about 120 bytes well under the page limit of a store.
+pub const SCAN_ENTRIES: u32 = 1024;
+/// Pages of one scan: 16 million entries, more than a directory of files can hold with any speed.
+pub const SCAN_PAGES_MAX: u32 = 16_384;
+/// Writes that the core puts into one commit, where the store can hold as many.
+pub const COMMIT_WRITES_MAX: usize = 256;
+/// Log lines of one kind in one call; the rest is counted.
+pub const LOG_LINES_MAX: usize = 20;
+/// Ranges that an explanation names one by one.
+pub const EXPLAINED_RANGES_MAX: usize = 16;
+/// How long to wait for the lock of a local store unless the configuration says otherwise: above the worst crowd with
+/// host-local (64 callers at 65,000 addresses: about a minute), below the four minutes after which a kubelet gives up.
+pub const LOCK_WAIT_SECONDS: i64 = 120;
+/// The longest wait that a configuration may ask for: the kubelet's four minutes less the time to answer.
+pub const LOCK_WAIT_SECONDS_MAX: i64 = 230;
+/// The size at which a log file is rotated unless the configuration says otherwise, in MiB.
+pub const LOG_FILE_MIB: i64 = 10;
+/// The largest size of a log file that a configuration may ask for, in MiB.
+pub const LOG_FILE_MIB_MAX: i64 = 1024;

@@ -1,0 +1,3 @@
+//! How addresses are chosen. Each strategy answers the verbs of [`crate::cni`] for the plugins that it replaces.
+
+pub(crate) mod ranges;
