@@ -13,23 +13,22 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc;
-use std::thread;
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use plat_tests::call::{Call as Process, End};
+use plat_tests::tree::{Entry, Kind, snapshot};
+use plat_tests::{peers, skip};
 use serde::Deserialize;
 
 /// A call that takes longer hangs: the slowest call of the cases takes a few milliseconds.
-const CALL_SECONDS_MAX: u64 = 20;
+const CALL_MS_MAX: u64 = 20_000;
 
-/// The issue of the suite: fewer cases than this mean that files got lost.
+/// Fewer cases than this mean that files got lost.
 const CASES_MIN: usize = 150;
 
 /// One case file.
@@ -149,15 +148,6 @@ struct Node {
     mtime_s: Option<u64>,
 }
 
-/// What was found at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
-    File(Vec<u8>),
-    Link(String),
-    Directory,
-    Other,
-}
-
 /// What was found at a path, with its mode (0 for links).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
@@ -267,7 +257,7 @@ impl Content {
         let (kind, mode) = match (&node.text, &node.hex, &node.link, node.dir) {
             (Some(text), None, None, false) => (Kind::File(place.fill(text).into_bytes()), 0o600),
             (None, Some(hex), None, false) => (Kind::File(unhex(hex)?), 0o600),
-            (None, None, Some(target), false) => (Kind::Link(place.fill(target)), 0),
+            (None, None, Some(target), false) => (Kind::Link(place.fill(target).into_bytes()), 0),
             (None, None, None, true) => (Kind::Directory, 0o755),
             _ => return Err(format!("{node:?} is not exactly one of text, hex, link and dir")),
         };
@@ -297,7 +287,7 @@ fn create(place: &Place, base: &Path, contents: &BTreeMap<String, Content>) -> R
         match &found.kind {
             Kind::File(bytes) => fs::write(path, bytes).map_err(fail)?,
             Kind::Directory => fs::create_dir_all(path).map_err(fail)?,
-            Kind::Link(target) => return symlink(target, path).map_err(fail),
+            Kind::Link(target) => return symlink(OsString::from_vec(target.clone()), path).map_err(fail),
             Kind::Other => return Err(format!("{}: cannot be made", path.display())),
         }
         fs::set_permissions(path, fs::Permissions::from_mode(found.mode)).map_err(fail)?;
@@ -311,48 +301,27 @@ fn create(place: &Place, base: &Path, contents: &BTreeMap<String, Content>) -> R
     contents.iter().try_for_each(|(path, content)| put(&base.join(path), content))
 }
 
-/// Everything below a folder but our own `.plat`, which the original never sees.
+/// The store as a case lists it: without the directories that the paths of others imply.
 fn tree(base: &Path) -> Result<Tree, String> {
-    fn walk(base: &Path, below: &str, tree: &mut Tree) -> std::io::Result<usize> {
-        let mut count = 0;
-        for entry in fs::read_dir(base.join(below))? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if below.is_empty() && name == ".plat" {
-                continue;
-            }
-            count += 1;
-            let path = if below.is_empty() { name } else { format!("{below}/{name}") };
-            let metadata = entry.metadata()?;
-            let mode = metadata.permissions().mode() & 0o7777;
-            let kind = if metadata.is_dir() {
-                if walk(base, &path, tree)? > 0 && mode == 0o755 {
-                    continue;
-                }
-                Kind::Directory
-            } else if metadata.is_symlink() {
-                let target = fs::read_link(entry.path())?.to_string_lossy().into_owned();
-                tree.insert(path, Found { kind: Kind::Link(target), mode: 0 });
-                continue;
-            } else if metadata.is_file() {
-                Kind::File(fs::read(entry.path())?)
-            } else {
-                Kind::Other
-            };
-            tree.insert(path, Found { kind, mode });
-        }
-        Ok(count)
-    }
-    let mut tree = Tree::new();
-    match walk(base, "", &mut tree) {
-        Err(error) if !base.is_dir() && error.kind() == std::io::ErrorKind::NotFound => Ok(Tree::new()),
-        Err(error) => Err(format!("{}: {error}", base.display())),
-        Ok(_) => Ok(tree),
-    }
+    let entries = snapshot(base).map_err(|error| format!("{}: {error}", base.display()))?.0;
+    let is_implied = |entry: &Entry| {
+        let below = format!("{}/", entry.path);
+        entry.kind == Kind::Directory
+            && entry.mode == 0o755
+            && entries.iter().any(|other| other.path.starts_with(&below))
+    };
+    Ok(entries
+        .iter()
+        .filter(|entry| !is_implied(entry))
+        .map(|entry| {
+            let mode = if matches!(entry.kind, Kind::Link(_)) { 0 } else { entry.mode };
+            (entry.path.clone(), Found { kind: entry.kind.clone(), mode })
+        })
+        .collect())
 }
 
 /// The environment of a call that changes nothing: what a runtime gives for container c1.
-fn usual_environment() -> BTreeMap<String, OsString> {
+fn usual_environment() -> BTreeMap<OsString, OsString> {
     [
         ("CNI_CONTAINERID", "c1"),
         ("CNI_NETNS", "/run/netns/of-no-container"),
@@ -360,20 +329,20 @@ fn usual_environment() -> BTreeMap<String, OsString> {
         ("CNI_PATH", "/opt/cni/bin"),
     ]
     .into_iter()
-    .map(|(name, value)| (name.to_owned(), OsString::from(value)))
+    .map(|(name, value)| (OsString::from(name), OsString::from(value)))
     .collect()
 }
 
 fn run_call(case: &Case, call: &Call, binary: &Path, place: &Place) -> Result<Outcome, String> {
     let mut environment = usual_environment();
     for name in &call.unset {
-        environment.remove(name);
+        environment.remove(&OsString::from(name));
     }
     for (name, value) in &call.env {
-        environment.insert(name.clone(), OsString::from_vec(place.bytes(value)?));
+        environment.insert(name.into(), OsString::from_vec(place.bytes(value)?));
     }
     if let Some(command) = &call.command {
-        environment.insert("CNI_COMMAND".to_owned(), command.into());
+        environment.insert("CNI_COMMAND".into(), command.into());
     }
     let input = match call.stdin.as_ref().or(case.stdin.as_ref()) {
         Some(input) => place.bytes(input)?,
@@ -390,49 +359,22 @@ fn run_call(case: &Case, call: &Call, binary: &Path, place: &Place) -> Result<Ou
             Some(file)
         }
     };
-    let mut child = Command::new(binary)
-        .env_clear()
-        .envs(&environment)
-        .current_dir(place.root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{}: {error}", binary.display()))?;
-    let pid =
-        i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).ok_or("the child has no process id")?;
-    let writer = child.stdin.take().map(|mut stdin| {
-        thread::spawn(move || {
-            // A plugin need not read its input (VERSION), so a broken pipe is no failure.
-            let _ = stdin.write_all(&input);
-        })
-    });
-    let (ended, end) = mpsc::channel::<()>();
-    let guard = thread::spawn(move || {
-        let hangs = end.recv_timeout(Duration::from_secs(CALL_SECONDS_MAX)) == Err(mpsc::RecvTimeoutError::Timeout);
-        if hangs {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-        hangs
-    });
-    let output = child.wait_with_output();
-    drop(ended);
-    let hung = guard.join().map_err(|_| "the guard of the call failed")?;
-    if let Some(writer) = writer {
-        writer.join().map_err(|_| "writing standard input failed")?;
+    let reply = Process {
+        program: binary.to_owned(),
+        name: None,
+        environment,
+        input,
+        folder: place.root().to_owned(),
+        timeout: Duration::from_millis(CALL_MS_MAX),
     }
-    let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
-    if hung {
-        return Err(format!("the call did not end within {CALL_SECONDS_MAX} s"));
-    }
-    Ok(Outcome {
-        // As a shell shows it, so that death by a signal is a number too.
-        exit: output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
-        stdout: output.stdout,
-        stderr: output.stderr,
-        before,
-        after: tree(&place.store())?,
-    })
+    .run();
+    let exit = match reply.end {
+        End::Exit(status) => status,
+        // As a shell shows it.
+        End::Signal(signal) => 128 + signal,
+        End::TimedOut => return Err(format!("the call did not end within {CALL_MS_MAX} ms")),
+    };
+    Ok(Outcome { exit, stdout: reply.output, stderr: reply.errors, before, after: tree(&place.store())? })
 }
 
 fn run_case(case: &Case, binary: &Path, place: &Place) -> Result<Vec<Outcome>, String> {
@@ -475,7 +417,7 @@ fn show(tree: &Tree) -> String {
             Kind::File(bytes) => {
                 writeln!(text, "    {path}: {:04o} \"{}\"", found.mode, String::from_utf8_lossy(bytes).escape_debug())
             }
-            Kind::Link(target) => writeln!(text, "    {path}: link to {target}"),
+            Kind::Link(target) => writeln!(text, "    {path}: link to {}", target.escape_ascii()),
             Kind::Directory => writeln!(text, "    {path}/: {:04o}", found.mode),
             Kind::Other => writeln!(text, "    {path}: neither file, directory nor link"),
         };
@@ -611,7 +553,7 @@ mod bless {
                     0o600
                 }
                 Kind::Link(target) => {
-                    inline.insert("link", basic(&place.generalise(target)));
+                    inline.insert("link", basic(&place.generalise(&String::from_utf8_lossy(target))));
                     0
                 }
                 Kind::Directory | Kind::Other => {
@@ -709,30 +651,24 @@ mod bless {
 /// Where things are.
 #[derive(Clone)]
 struct Setting {
-    ours: PathBuf,
-    reference: Option<PathBuf>,
+    ours: Option<PathBuf>,
+    reference: peers::Found,
     bless: Option<Side>,
     reference_alone: bool,
 }
 
 impl Setting {
-    fn from_environment(root: &Path) -> Self {
+    fn from_environment() -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let target = variable("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let ours = variable("PLAT_IPAM_BIN")
-            .map_or_else(|| target.join("x86_64-unknown-linux-musl/release/plat-ipam"), PathBuf::from);
-        let cache = variable("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))
-            .unwrap_or_default();
-        let reference =
-            variable("PLAT_HOST_LOCAL_BIN").map_or_else(|| cache.join("plat/bin/host-local"), PathBuf::from);
         let bless = variable("BLESS").map(|value| if value == "reference" { Side::Reference } else { Side::Ours });
+        let reference_alone = variable("PLAT_CASES_AGAINST").is_some_and(|value| value == "reference");
+        // The plugin is not built for what does not run it.
+        let needs_ours = !reference_alone && bless != Some(Side::Reference);
         Setting {
-            ours,
-            reference: Some(reference).filter(|path| path.is_file()),
+            ours: needs_ours.then(peers::plat_ipam),
+            reference: peers::host_local_newest(),
             bless,
-            reference_alone: variable("PLAT_CASES_AGAINST").is_some_and(|value| value == "reference"),
+            reference_alone,
         }
     }
 }
@@ -758,9 +694,9 @@ fn run_test(path: &Path, root: &Path, setting: &Setting) -> Result<(), String> {
     let same = case.reference == "same";
     if let Some(side) = setting.bless {
         let binary = match side {
-            Side::Ours => &setting.ours,
+            Side::Ours => setting.ours.as_ref().ok_or("plat-ipam is not built")?,
             Side::Reference if !same => return Ok(()),
-            Side::Reference => setting.reference.as_ref().ok_or("host-local is not on the machine")?,
+            Side::Reference => setting.reference.as_ref().map_err(ToString::to_string)?,
         };
         let place = Place::new()?;
         let outcomes = run_case(&case, binary, &place)?;
@@ -781,7 +717,7 @@ fn run_test(path: &Path, root: &Path, setting: &Setting) -> Result<(), String> {
     }
     // Host-local would wait without end for a lock that is held, and does not know our own name.
     let comparable = case.program == host_local() && case.call.iter().all(|call| call.lock_held.is_none());
-    if let Some(reference) = &setting.reference
+    if let Ok(reference) = &setting.reference
         && comparable
     {
         let found = check_case(&case, reference, Side::Reference)?;
@@ -791,14 +727,8 @@ fn run_test(path: &Path, root: &Path, setting: &Setting) -> Result<(), String> {
             wrong.push(format!("reference = \"{}\", but host-local gives the same", case.reference));
         }
     }
-    if !setting.reference_alone {
-        if !setting.ours.is_file() {
-            return Err(format!(
-                "{} is missing: build it with `cargo xtask test`, or set PLAT_IPAM_BIN",
-                setting.ours.display()
-            ));
-        }
-        wrong.extend(check_case(&case, &setting.ours, Side::Ours)?);
+    if let Some(ours) = &setting.ours {
+        wrong.extend(check_case(&case, ours, Side::Ours)?);
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
@@ -830,7 +760,10 @@ fn main() -> ExitCode {
     // The modes in the cases are those under the usual mask.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let setting = Setting::from_environment(&root);
+    let setting = Setting::from_environment();
+    if let Err(missing) = &setting.reference {
+        skip::skip(missing);
+    }
     let files = match case_files(&root.join("tests/cni")) {
         Ok(files) => files,
         Err(error) => {
