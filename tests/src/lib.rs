@@ -5,5 +5,6 @@
 
 pub mod call;
 pub mod peers;
+pub mod random;
 pub mod skip;
 pub mod tree;

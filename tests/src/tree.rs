@@ -9,7 +9,7 @@ use std::path::Path;
 pub const INDEX: &str = ".plat";
 
 /// What one name stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A regular file and its content.
     File(Vec<u8>),
@@ -36,7 +36,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree(pub Vec<Entry>);
 
-/// Takes a snapshot of `root`, without [`INDEX`] and what is in it. A root that does not exist is empty.
+/// Takes a snapshot of `root`, without any [`INDEX`] and what is in it. A root that does not exist is empty.
 pub fn snapshot(root: &Path) -> io::Result<Tree> {
     let mut entries = Vec::new();
     walk(root, "", &mut entries)?;
@@ -52,7 +52,7 @@ fn walk(folder: &Path, prefix: &str, entries: &mut Vec<Entry>) -> io::Result<()>
     for item in listing {
         let item = item?;
         let name = item.file_name().to_string_lossy().into_owned();
-        if prefix.is_empty() && name == INDEX {
+        if name == INDEX {
             continue;
         }
         let path = format!("{prefix}{name}");
