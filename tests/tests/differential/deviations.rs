@@ -20,7 +20,7 @@ pub(crate) const OURS: &[&str] = &[
     GC_ABSENT_KEY,
     GC_FOREIGN_KEPT,
     NULL_IN_IPS,
-    CURSOR_UNWRITABLE,
+    LEAK_ON_FULL_DISK,
 ];
 
 /// Deviations of the newest original from Debian's 1.1.1.
@@ -35,12 +35,14 @@ const OWN_NETNS_BEFORE: &str = "add-own-netns-before";
 const GC_ABSENT_KEY: &str = "gc-absent-key";
 const GC_FOREIGN_KEPT: &str = "gc-foreign-kept";
 const NULL_IN_IPS: &str = "null-in-ips";
-const CURSOR_UNWRITABLE: &str = "cursor-unwritable";
+const LEAK_ON_FULL_DISK: &str = "add-leak-on-full-disk";
 const DEBIAN_FILE_MODE: &str = "debian-file-mode";
 const DEBIAN_EMPTY_DNS: &str = "debian-empty-dns";
 const DEBIAN_VERSIONS: &str = "debian-versions";
 const DEBIAN_GATEWAY: &str = "debian-gateway";
 const DEBIAN_START: &str = "debian-start-after-end";
+const DEBIAN_ROUTES: &str = "debian-routes";
+const DEBIAN_ORDER: &str = "debian-order-of-checks";
 const DEBIAN_NETNS: &str = "debian-netns";
 
 /// Whether two sides look alike, as far as the known deviations let them.
@@ -69,7 +71,8 @@ pub(crate) fn same_replies(known: Known, case: &Case) -> Option<Vec<&'static str
     let (output_a, output_b) = (sorted(&a.output), sorted(&b.output));
     let about = |reply: &Reply| {
         // The line below the program's own name and version.
-        String::from_utf8_lossy(&reply.errors).lines().nth(1).map(str::to_owned)
+        let line = String::from_utf8_lossy(&reply.errors).lines().nth(1).map(str::to_owned);
+        if case.known.debian() { line.map(|line| line.replace(", 1.1.0", "")) } else { line }
     };
     if case.step.command.as_deref().unwrap_or("").is_empty() && a.is_success() && about(a) != about(b) {
         return None;
@@ -85,7 +88,7 @@ pub(crate) fn same_replies(known: Known, case: &Case) -> Option<Vec<&'static str
     {
         return Some(vec![id]);
     }
-    if !known.ours() {
+    if known == Known::Nothing {
         return None;
     }
     let (error_a, error_b) = (Error::read(&output_a)?, Error::read(&output_b)?);
@@ -93,7 +96,7 @@ pub(crate) fn same_replies(known: Known, case: &Case) -> Option<Vec<&'static str
     if error_a.print().as_bytes() != output_a || error_a.code != error_b.code {
         return None;
     }
-    if error_a.message == error_b.message && error_b.details.is_empty() {
+    if known.ours() && error_a.message == error_b.message && error_b.details.is_empty() {
         return Some(vec![DETAILS]);
     }
     if error_b.is_json_wording() && error_a.prefix() == error_b.prefix() {
@@ -116,6 +119,17 @@ fn same_for_debian(case: &Case) -> Option<&'static str> {
     {
         a["details"] = details.replace(" \"1.1.0\"]", "]").into();
         return (a == b).then_some(DEBIAN_VERSIONS);
+    }
+    // The fields of routes that came with 1.1.0, which the newest prints for older versions too.
+    let newer = ["mtu", "advmss", "priority", "table", "scope"];
+    let mut routes = false;
+    for route in
+        a.get_mut("routes").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+    {
+        routes |= newer.map(|key| route.remove(key)).iter().any(Option::is_some);
+    }
+    if case.a.reply.is_success() && routes && a == b {
+        return Some(DEBIAN_ROUTES);
     }
     let empty_dns = b.get("dns").is_some_and(|dns| *dns == serde_json::json!({}));
     if a["cniVersion"] == "1.0.0" && a.get("dns").is_none() && empty_dns {
@@ -208,14 +222,14 @@ fn go_string(text: &str) -> String {
 pub(crate) fn explain(case: &Case) -> Option<&'static str> {
     if case.known.ours() {
         let ours: &[fn(&Case) -> Option<&'static str>] =
-            &[null_in_ips, own_netns, del_lenient, rollback, gc, cursor_unwritable];
+            &[null_in_ips, own_netns, del_lenient, rollback, gc, leak_on_full_disk];
         if let Some(id) = ours.iter().find_map(|f| f(case)) {
             return Some(id);
         }
     }
     if case.known.debian() {
         let debian: &[fn(&Case) -> Option<&'static str>] =
-            &[debian_versions, debian_gateway, debian_start, debian_netns];
+            &[debian_versions, debian_gateway, debian_start, debian_netns, debian_order, debian_routes];
         return debian.iter().find_map(|f| f(case));
     }
     None
@@ -225,9 +239,9 @@ pub(crate) fn explain(case: &Case) -> Option<&'static str> {
 fn debian_versions(case: &Case) -> Option<&'static str> {
     let error = Error::read(&case.b.reply.output)?;
     let newest = member(&configuration(case.step)?, &["cniVersion"]).is_some_and(|version| version == "1.1.0");
-    let refused = newest && error.code == 1 && error.message == "incompatible CNI versions";
-    let unknown = error.message == format!("unknown CNI_COMMAND: {}", case.step.command.as_deref()?)
-        && (case.step.is("GC") || case.step.is("STATUS"));
+    let refusals = ["incompatible CNI versions", "plugin version does not allow CHECK"];
+    let refused = newest && error.code == 1 && refusals.contains(&error.message.as_str());
+    let unknown = [3, 4].contains(&error.code) && (case.step.is("GC") || case.step.is("STATUS"));
     ((refused || unknown) && case.b.after == case.b.before).then_some(DEBIAN_VERSIONS)
 }
 
@@ -243,6 +257,20 @@ fn debian_start(case: &Case) -> Option<&'static str> {
     let message = case.a.reply.message()?;
     (message.contains(": RangeStart ") && message.contains(" is after RangeEnd ") && case.a.reply.code() == Some(999))
         .then_some(DEBIAN_START)
+}
+
+/// Debian's release looks at the configuration before it looks at the container id and the interface name, and at these
+/// for every verb.
+fn debian_order(case: &Case) -> Option<&'static str> {
+    let early = |reply: &Reply| reply.code().is_some_and(|code| [3, 4, 6, 7].contains(&code));
+    (early(&case.a.reply) && early(&case.b.reply) && case.a.after == case.a.before && case.b.after == case.b.before)
+        .then_some(DEBIAN_ORDER)
+}
+
+/// Debian's release does not read the fields of routes that came with 1.1.0, and so finds no fault in them.
+fn debian_routes(case: &Case) -> Option<&'static str> {
+    let error = Error::read(&case.a.reply.output)?;
+    (error.code == 999 && error.is_json_wording() && case.step.text().contains("\"mtu\":\"")).then_some(DEBIAN_ROUTES)
 }
 
 /// Debian's release does not compare the namespaces.
@@ -344,13 +372,13 @@ fn is_owned_address(path: &str, kind: &Kind) -> bool {
 }
 
 /// last_reserved_ip.N cannot be written: both fail, but the original keeps the address.
-fn cursor_unwritable(case: &Case) -> Option<&'static str> {
+fn leak_on_full_disk(case: &Case) -> Option<&'static str> {
     (case.step.is("ADD")
         && case.a.reply.end == End::Exit(1)
         && case.b.reply.message().is_some_and(|m| m.contains("last_reserved_ip."))
         && case.a.reply.code() == case.b.reply.code()
         && without_cursors(&case.a.after) == without_cursors(&case.a.before))
-    .then_some(CURSOR_UNWRITABLE)
+    .then_some(LEAK_ON_FULL_DISK)
 }
 
 /// What is in a tree, without the empty store directories and locks that some failures leave behind and some do not.
