@@ -89,6 +89,18 @@ pub struct Line {
     pub text: String,
 }
 
+impl Line {
+    /// Texts quote what callers wrote; control characters are escaped, so that a line stays one line and a terminal
+    /// that shows it is left alone.
+    pub(crate) fn new(level: Level, text: &str) -> Self {
+        let mut escaped = String::with_capacity(text.len());
+        for c in text.chars() {
+            if c.is_control() { escaped.extend(c.escape_default()) } else { escaped.push(c) }
+        }
+        Self { level, text: escaped }
+    }
+}
+
 /// The answer to one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
@@ -310,13 +322,11 @@ pub fn call(request: &Request, store: &mut dyn Store, clock: &mut dyn Clock) -> 
         Ok(output) => Reply { output, ..Reply::default() },
         Err(failure) => {
             let details = if failure.details.is_empty() { String::new() } else { format!("; {}", failure.details) };
-            log.push(Line {
-                level: Level::Error,
-                text: format!(
-                    "{} {} of network {} failed: {}{details}",
-                    checked.environment.command, checked.environment.container, checked.network, failure.msg
-                ),
-            });
+            let text = format!(
+                "{} {} of network {} failed: {}{details}",
+                checked.environment.command, checked.environment.container, checked.network, failure.msg
+            );
+            log.push(Line::new(Level::Error, &text));
             refusal(&failure)
         }
     };

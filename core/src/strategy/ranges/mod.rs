@@ -41,8 +41,8 @@ impl Call<'_> {
         Keys::new(self.network)
     }
 
-    fn note(&mut self, level: Level, text: impl Into<String>) {
-        self.log.push(Line { level, text: text.into() });
+    fn note(&mut self, level: Level, text: impl AsRef<str>) {
+        self.log.push(Line::new(level, text.as_ref()));
     }
 
     /// Loads the whole configuration and logs what is odd about it.
