@@ -4,6 +4,7 @@
 //! Nothing here knows an allocation rule.
 
 pub mod call;
+pub mod machine;
 pub mod peers;
 pub mod random;
 pub mod skip;

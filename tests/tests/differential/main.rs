@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use compare::{Counts, Failure, Known, Pair, run};
 use generate::Limits;
 use plat_tests::peers::{self, Installed};
-use plat_tests::{need, random};
+use plat_tests::{machine, need, random};
 use sequence::Step;
 
 /// The seed unless `PLAT_SEED` says otherwise.
@@ -157,18 +157,8 @@ fn shrunk(pair: &Pair, mut steps: Vec<Step>, signature: &str, folder: &Path) -> 
 
 /// Gives this thread's children an empty /var/lib of their own, where the default dataDir is. Only root can.
 fn isolate() -> bool {
-    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-    use rustix::thread::UnshareFlags;
-    if peers::root().is_err() {
-        return false;
-    }
-    // SAFETY: a mount namespace of its own shares no memory or file descriptors less than before; the thread has not
-    // promised any other thread to see the same mounts.
-    let alone = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) };
-    alone
-        .and_then(|()| mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE))
-        .and_then(|()| mount("tmpfs", "/var/lib", "tmpfs", MountFlags::empty(), None))
-        .is_ok()
+    peers::root().is_ok()
+        && machine::private_mounts().and_then(|()| machine::mount_tmpfs(Path::new("/var/lib"), "")).is_ok()
 }
 
 impl Found {
