@@ -151,8 +151,8 @@ pub(crate) fn cni_args(bytes: &[u8]) {
 /// | byte | meaning |
 /// |---|---|
 /// | 0 | how many writes a commit may hold: the last two bits choose 1, 2, 8 or 256 |
-/// | 1 | the kind of fault: the last two bits, see `store.rs` |
-/// | 2 | at which call of the store it happens, the last four bits; 0: never |
+/// | 1 | the kind of fault: the last two bits, see `store.rs`; it strikes from the first ADD on or, with the bit before them, from the first DEL on |
+/// | 2 | at which call of the store from then on it strikes: the last four bits; 0: never |
 /// | 3 | `h`: host-local; any other: our own name |
 pub(crate) fn store_contents(bytes: &[u8]) {
     let Some((header, lines)) = bytes.split_first_chunk::<4>() else { return };
@@ -175,7 +175,8 @@ pub(crate) fn store_contents(bytes: &[u8]) {
         "cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}]}"#;
     let call = Call { program, command: "ADD", owner: OWNER, args: b"", input };
 
-    store.fault(FAULTS[usize::from(header[1] & 3)], u32::from(header[2] & 15));
+    let (fault, in_del, at) = (FAULTS[usize::from(header[1] & 3)], header[1] & 4 != 0, u32::from(header[2] & 15));
+    store.fault(fault, if in_del { 0 } else { at });
     let before = store.clone();
     let add = call.run(&mut store);
     if sound && add.exit_status == 0 {
@@ -207,8 +208,13 @@ pub(crate) fn store_contents(bytes: &[u8]) {
         let left = store.held_by(other.owner).iter().any(|key| key.contains("/address/"));
         assert!(gc.exit_status == 0 && !left, "GC left what is not valid: {gc:?}");
     }
+    store.fault(fault, if in_del { at } else { 0 });
     for call in [call, other] {
-        let del = call.with("DEL").run(&mut store);
+        let mut del = call.with("DEL").run(&mut store);
+        if sound && in_del && del.exit_status != 0 {
+            // The fault came; a runtime repeats the DEL.
+            del = call.with("DEL").run(&mut store);
+        }
         if sound {
             assert_eq!(del.exit_status, 0, "DEL fails: {del:?}");
             assert_eq!(store.held_by(call.owner), Vec::<String>::new(), "left by DEL");
