@@ -44,10 +44,11 @@ impl From<Trouble> for Error {
             | Errno::AGAIN
             | Errno::INTR
             | Errno::STALE
-            | Errno::NOENT
             | Errno::NOLCK
             | Errno::BUSY
             | Errno::TIMEDOUT => Self::Unavailable(trouble.to_string()),
+            // A file that went away under us; a folder that cannot be made will not be there next time either.
+            Errno::NOENT if trouble.operation != "mkdir" => Self::Unavailable(trouble.to_string()),
             _ => Self::Denied(trouble.to_string()),
         }
     }

@@ -414,7 +414,16 @@ pub(super) fn repair(
         // Later commits came to their end; the journal lost them.
         return Ok(Repaired::Nothing);
     }
-    let progress: Vec<Progress> = redo.operations.iter().map(|operation| progress(folders, operation)).collect();
+    let mut progress: Vec<Progress> = redo.operations.iter().map(|operation| progress(folders, operation)).collect();
+    // Operations are done in their order. A put that is missing though a later operation was begun was undone by
+    // somebody: the original, called with DEL for a container that was never told its address.
+    let mut later = false;
+    for (operation, progress) in redo.operations.iter().zip(&mut progress).rev() {
+        if later && *progress == Progress::Not && matches!(operation, Operation::Put { .. }) {
+            *progress = Progress::Foreign;
+        }
+        later |= matches!(progress, Progress::Done | Progress::Partly);
+    }
     if !progress.iter().any(|progress| matches!(progress, Progress::Done | Progress::Partly)) {
         return Ok(Repaired::Nothing);
     }
