@@ -7,6 +7,16 @@
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+/// The text of bytes; each byte that is no UTF-8 becomes U+FFFD, as in Go.
+pub fn text_of(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
+}
+
 /// A JSON document, with members in their order and repeated ones kept.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
@@ -32,7 +42,7 @@ impl Json {
     /// # Errors
     /// The reason and the place, for people.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(|error| error.to_string())
+        serde_json::from_str(&text_of(bytes)).map_err(|error| error.to_string())
     }
 
     /// What kind of value this is, in Go's words.
@@ -267,7 +277,12 @@ pub fn go_quote(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\u{b}' => out.push_str("\\v"),
             c if c < ' ' || c == '\u{7f}' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            // What Rust would escape, beside the above, are characters that do not print.
+            c if c.escape_debug().nth(1) == Some('u') => {
+                let number = u32::from(c);
+                let text = if number > 0xffff { format!("\\U{number:08x}") } else { format!("\\u{number:04x}") };
+                out.push_str(&text);
+            }
             c => out.push(c),
         }
     }
@@ -351,7 +366,7 @@ mod tests {
             to_go_text(&value),
             "{\n    \"a\": \"\\u003c\\u0026\\u003e\\u2028\",\n    \"b\": {},\n    \"c\": []\n}"
         );
-        assert_eq!(go_quote("a\"b\\\n\u{1}"), r#""a\"b\\\n\x01""#);
+        assert_eq!(go_quote("a\"b\\\n\u{1}\u{2028}\u{85}é"), r#""a\"b\\\n\x01\u2028\u0085é""#);
         assert_eq!(go_quote_list(&["a", "b"]), r#"["a" "b"]"#);
     }
 }

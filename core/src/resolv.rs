@@ -1,5 +1,6 @@
 //! Reads a resolv.conf as host-local does (`cni.md` B.7).
 
+use crate::json::text_of;
 use serde::Serialize;
 
 /// The `dns` of a CNI result.
@@ -28,7 +29,7 @@ impl Dns {
     /// Reads a resolv.conf. Nothing is validated: what is not understood is skipped.
     pub fn from_resolv_conf(content: &[u8]) -> Self {
         let mut dns = Self::default();
-        for line in String::from_utf8_lossy(content).lines() {
+        for line in text_of(content).lines() {
             let line = line.trim();
             if line.starts_with(['#', ';']) {
                 continue;

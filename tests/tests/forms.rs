@@ -58,7 +58,8 @@ fn config(random: &mut Random) -> Vec<u8> {
     if random.percent(20) {
         ipam["statusWhenFull"] = json!(random.pick(&["ok", "error"]));
     }
-    let mut document = json!({"cniVersion": version, "name": random.pick(&["net", "net", "net", "other"]), "ipam": ipam});
+    let mut document =
+        json!({"cniVersion": version, "name": random.pick(&["net", "net", "net", "other"]), "ipam": ipam});
     if random.percent(25) {
         let wanted = *random.pick(&["10.0.0.5", "10.0.1.4/29", "fd00::7", "10.9.9.9", "x", ""]);
         document["runtimeConfig"] = json!({"ips": [wanted]});
@@ -126,10 +127,8 @@ fn all_forms_agree_on_every_reply_and_every_byte() {
     let mut succeeded = 0;
     for batch in 0..CALLS / CALLS_A_BATCH {
         let requests: Vec<Request> = (0..CALLS_A_BATCH).map(|_| request(&mut random)).collect();
-        let clock = Fixed {
-            seconds: 1_000 + batch as u64,
-            boot: (batch % 7 != 6).then(|| format!("boot-{}", batch / 50)),
-        };
+        let clock =
+            Fixed { seconds: 1_000 + batch as u64, boot: (batch % 7 != 6).then(|| format!("boot-{}", batch / 50)) };
         let targets: Vec<_> = requests.iter().map(cni::locate).collect();
         let replies: Vec<Reply> =
             requests.iter().map(|request| cni::call(request, &mut native_store, &mut clock.clone())).collect();

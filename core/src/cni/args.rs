@@ -26,6 +26,12 @@ pub(crate) fn read<T>(text: &str, parse_ip: impl Fn(&str) -> Result<Option<T>, S
                     other => return Err(wrong(format!("boolean unmarshal error: invalid input {other}"))),
                 }
             }
+            // The reference code finds its own embedded structure under this name.
+            "CommonArgs" => {
+                return Err("ARGS: cannot unmarshal into field 'CommonArgs' - type '*types.CommonArgs' does not \
+                            implement encoding.TextUnmarshaler"
+                    .into());
+            }
             _ => unknown.push(pair),
         }
     }

@@ -1,6 +1,7 @@
 //! The environment of a CNI call: which variables each verb needs and what they may hold (`cni.md` A.2).
 
 use super::failure::{Failure, code};
+use crate::json::text_of;
 use crate::network::{IFNAME_BYTES_MAX, is_container_id};
 
 /// What a call asks for.
@@ -59,7 +60,7 @@ impl Environment {
             variables
                 .iter()
                 .find(|(known, _)| known == name.as_bytes())
-                .map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+                .map(|(_, value)| text_of(value))
                 .unwrap_or_default()
         };
         let mut environment = Self { command: get("CNI_COMMAND"), ..Self::default() };

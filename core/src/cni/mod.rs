@@ -322,10 +322,9 @@ pub fn call(request: &Request, store: &mut dyn Store, clock: &mut dyn Clock) -> 
         Ok(output) => Reply { output, ..Reply::default() },
         Err(failure) => {
             let details = if failure.details.is_empty() { String::new() } else { format!("; {}", failure.details) };
-            let text = format!(
-                "{} {} of network {} failed: {}{details}",
-                checked.environment.command, checked.environment.container, checked.network, failure.msg
-            );
+            let Checked { environment: Environment { command, container, ifname, .. }, network, .. } = &*checked;
+            let owner = if container.is_empty() { String::new() } else { format!(" of {container}/{ifname}") };
+            let text = format!("{command}{owner} in network {network} failed: {}{details}", failure.msg);
             log.push(Line::new(Level::Error, &text));
             refusal(&failure)
         }

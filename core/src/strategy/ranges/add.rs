@@ -48,7 +48,10 @@ pub(crate) fn add(call: &mut Call<'_>) -> Result<Output, Failure> {
     for _ in 0..limits::COMMIT_TRIES_MAX {
         let (holdings, cursors) = read_state(call, &config)?;
         let grants = plan(call, &config, &holdings, &cursors)?;
-        match commit(call, &grants, &cursors)? {
+        let first = grants.first().map_or(0, |grant| grant.set);
+        let ended = commit(call, &grants, &cursors)
+            .map_err(|failure| failure.within(&format!("failed to allocate for range {first}: ")))?;
+        match ended {
             Ended::Granted => {
                 for grant in &grants {
                     let verb = if grant.kept { "kept" } else { "assigned" };
@@ -293,7 +296,9 @@ fn check_requested(
     requested: Address,
 ) -> Result<Address, Failure> {
     if set.range_for(requested).is_some_and(|range| range.gateway == Some(requested)) {
-        return Err(Failure::internal(format!("requested ip {requested} is subnet's gateway")));
+        return Err(Failure::internal(format!("requested ip {requested} is subnet's gateway")).with_details(
+            format!("a range never gives out its own gateway, {requested}: request another address, or configure another gateway"),
+        ));
     }
     let not_available =
         || Failure::internal(format!("requested IP address {requested} is not available in range set {set}"));

@@ -39,16 +39,13 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct SetRange {
     pub(crate) subnet: Prefix,
-    /// None if the end lies before the start: such a range is empty.
-    pub(crate) range: Option<Range>,
-    start: Address,
-    end: Address,
+    pub(crate) range: Range,
     pub(crate) gateway: Option<Address>,
 }
 
 impl SetRange {
     pub(crate) fn contains(&self, address: Address) -> bool {
-        self.range.is_some_and(|range| range.contains(address))
+        self.range.contains(address)
     }
 
     /// The answer for an address of this range carries the length of the subnet.
@@ -57,13 +54,13 @@ impl SetRange {
     }
 
     fn overlaps(&self, other: &Self) -> bool {
-        matches!((self.range, other.range), (Some(one), Some(two)) if one.overlaps(&two))
+        self.range.overlaps(&other.range)
     }
 }
 
 impl std::fmt::Display for SetRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.start, self.end)
+        self.range.fmt(f)
     }
 }
 
@@ -153,6 +150,8 @@ struct RawOwn {
     edge_addresses: bool,
     /// Keys that are honoured only under our own name, as they were met.
     own_name_only: Vec<&'static str>,
+    /// The first of our keys that has a value of the wrong kind.
+    mismatch: Option<Mismatch>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -327,24 +326,13 @@ impl Raw {
             "resolvConf" => node.string(resolv_conf),
             "routes" => node.list(routes, read_route),
             "ranges" => read_sets(node, ranges),
-            "mode" => read_text(node, &mut own.mode),
-            "duplicateAdd" => read_text(node, &mut own.duplicate_add),
-            "reclaimBoot" => read_text(node, &mut own.reclaim_boot),
-            "statusWhenFull" => read_text(node, &mut own.status_when_full),
-            "exclude" => {
-                own.own_name_only.push("exclude");
-                node.list(&mut own.exclude, |node, text| node.string(text))
-            }
-            "edgeAddresses" => {
-                own.own_name_only.push("edgeAddresses");
-                match node.value {
-                    Json::Bool(value) => own.edge_addresses = *value,
-                    Json::Null => {}
-                    _ => return Err(node.mismatch("true or false")),
+            range_key if RANGE_KEYS.contains(&range_key) => read_range_member(range_key, node, old_style),
+            own_key => {
+                if let Err(mismatch) = own.read(own_key, node) {
+                    own.mismatch.get_or_insert(mismatch);
                 }
                 Ok(())
             }
-            range_key => read_range_member(range_key, node, old_style),
         })
     }
 }
@@ -359,6 +347,28 @@ fn choice<T: Copy>(key: &str, value: Option<&str>, words: [(&str, T); 2], defaul
 }
 
 impl RawOwn {
+    fn read(&mut self, key: &'static str, node: Node<'_>) -> Result<(), Mismatch> {
+        match key {
+            "mode" => read_text(node, &mut self.mode),
+            "duplicateAdd" => read_text(node, &mut self.duplicate_add),
+            "reclaimBoot" => read_text(node, &mut self.reclaim_boot),
+            "statusWhenFull" => read_text(node, &mut self.status_when_full),
+            "exclude" => {
+                self.own_name_only.push(key);
+                node.list(&mut self.exclude, |node, text| node.string(text))
+            }
+            _ => {
+                self.own_name_only.push(key);
+                match node.value {
+                    Json::Bool(value) => self.edge_addresses = *value,
+                    Json::Null => {}
+                    _ => return Err(node.mismatch("true or false")),
+                }
+                Ok(())
+            }
+        }
+    }
+
     fn settings(&self, personality: Personality) -> Result<Settings, Failure> {
         let own = personality == Personality::Plat;
         Ok(Settings {
@@ -456,6 +466,10 @@ impl RawRange {
             ));
         }
         let after_network = network.next().unwrap_or(network);
+        // In a subnet of one or two addresses the gateway has to lie outside, or the subnet has no room for it.
+        if let Some(gateway) = self.gateway.filter(|gateway| host_bits >= 2 && !subnet.contains(*gateway)) {
+            return Err(format!("gateway {gateway} not in network {subnet}"));
+        }
         let gateway = self.gateway.or(match host_bits {
             0 => None,
             1 => Some(network),
@@ -483,7 +497,9 @@ impl RawRange {
             None if whole || subnet.family() == Family::V6 => subnet.last(),
             None => subnet.last().previous().unwrap_or(network),
         };
-        Ok(SetRange { subnet, range: Range::new(start, end), start, end, gateway })
+        let range = Range::new(start, end)
+            .ok_or_else(|| format!("RangeStart {start} is after RangeEnd {end} in network {subnet}"))?;
+        Ok(SetRange { subnet, range, gateway })
     }
 }
 
@@ -518,6 +534,9 @@ pub(crate) fn load(document: &Json, cni_args: &str, personality: Personality) ->
     let raw = Raw::read(document).map_err(|error| Failure::internal(error.to_string()))?;
     if !raw.has_ipam {
         return Err(Failure::internal("IPAM config missing 'ipam' key"));
+    }
+    if let Some(mismatch) = &raw.own.mismatch {
+        return Err(Failure::new(code::INVALID_CONFIG, mismatch.to_string()));
     }
     check_mode(&raw.own, personality)?;
     if let (_, Some(complaint)) = Location::read(document, "/")? {

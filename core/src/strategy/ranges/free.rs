@@ -18,9 +18,7 @@ fn pieces(set: &RangeSet, excluded: &AddressSet, last: Option<Address>) -> Vec<R
     let start = position.map_or(0, |(index, _)| index);
     let (before, after) = set.ranges.split_at(start.min(set.ranges.len()));
     for range in after.iter().chain(before) {
-        if let Some(whole) = range.range {
-            walk.push((whole, range.gateway));
-        }
+        walk.push((range.range, range.gateway));
     }
     if let Some((_, last)) = position
         && let Some((whole, gateway)) = walk.first().copied()
@@ -89,7 +87,7 @@ pub(super) fn exhausted(
             count = count.saturating_add(held(call, &keys, *piece).map_err(store_failure)?);
         }
         let room = capacity(&pieces);
-        let kept = range.range.map_or(Count::from(0u64), |whole| whole.len()).checked_sub(room);
+        let kept = range.range.len().checked_sub(room);
         let mut line = format!("{range}: {count} of {room} held");
         if let Some(kept) = kept.filter(|kept| *kept > Count::from(0u64)) {
             line.push_str(&format!(", {kept} kept back as gateway or excluded"));
@@ -157,7 +155,7 @@ fn collect_boot(
     found: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let key = |address| keys.key(&Place::Boot { boot: boot.into(), address });
-    for range in set.ranges.iter().filter_map(|range| range.range) {
+    for range in set.ranges.iter().map(|range| range.range) {
         let mut from = Some(key(range.first()));
         for _ in 0..limits::SCAN_PAGES_MAX {
             let Some(start) = from.take() else { break };
