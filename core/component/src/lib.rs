@@ -25,7 +25,10 @@ struct Component;
 
 impl cni::Guest for Component {
     fn locate(requests: Vec<cni::Request>) -> Vec<cni::Target> {
-        requests.into_iter().map(|request| convert::target(plat_core::cni::locate(&convert::request(request)))).collect()
+        requests
+            .into_iter()
+            .map(|request| convert::target(plat_core::cni::locate(&convert::request(request))))
+            .collect()
     }
 
     fn call(requests: Vec<cni::Request>) -> Vec<cni::Reply> {
