@@ -106,16 +106,15 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// The name that two spellings of a member share: case is ignored for ASCII letters, and, as Go folds names, for the
-/// long s and the Kelvin sign.
-fn fold(name: &str) -> String {
-    name.chars()
-        .map(|c| match c {
-            '\u{17f}' => 's',
-            '\u{212a}' => 'k',
-            c => c.to_ascii_lowercase(),
-        })
-        .collect()
+/// Whether two spellings are one member's name: case is ignored for ASCII letters, and, as Go folds names, the long s
+/// and the Kelvin sign count as s and k.
+fn is_same_name(one: &str, two: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    one.chars().map(fold).eq(two.chars().map(fold))
 }
 
 /// Why a value could not be read.
@@ -179,7 +178,7 @@ impl<'a> Node<'a> {
                     let found = known
                         .iter()
                         .find(|candidate| **candidate == name)
-                        .or_else(|| known.iter().find(|candidate| fold(candidate) == fold(name)));
+                        .or_else(|| known.iter().find(|candidate| is_same_name(candidate, name)));
                     if let Some(found) = found {
                         read(found, Node { value, parent: Some(self), name: found, index: 0 })?;
                     }

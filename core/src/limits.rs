@@ -16,6 +16,11 @@ pub const SCAN_ENTRIES: u32 = 1024;
 pub const SCAN_PAGES_MAX: u32 = 16_384;
 /// Writes that the core puts into one commit, where the store can hold as many.
 pub const COMMIT_WRITES_MAX: usize = 256;
+/// The longest network name, in bytes: it names a directory, and file systems take no more. With the next limit it
+/// keeps every key under [`crate::store::KEY_BYTES_MAX`].
+pub const NETWORK_NAME_BYTES_MAX: usize = 255;
+/// The longest container id, in bytes. Runtimes use 64; the specification has no limit.
+pub const CONTAINER_ID_BYTES_MAX: usize = 512;
 /// Log lines of one kind in one call; the rest is counted.
 pub const LOG_LINES_MAX: usize = 20;
 /// Ranges that an explanation names one by one.

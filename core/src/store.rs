@@ -5,7 +5,7 @@
 /// The largest number of keys in one [`Store::read`].
 pub const READ_KEYS_MAX: usize = 256;
 /// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 512;
+pub const KEY_BYTES_MAX: usize = 1024;
 /// About how many bytes of values a page of a scan holds at most.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 /// The longest version, in bytes.

@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, code};
 use crate::json::text_of;
+use crate::limits::CONTAINER_ID_BYTES_MAX;
 use crate::network::{IFNAME_BYTES_MAX, is_container_id};
 
 /// What a call asks for.
@@ -77,6 +78,11 @@ impl Environment {
             } else if !is_container_id(&environment.container) {
                 return Err(Failure::new(code::INVALID_ENVIRONMENT, "invalid characters in containerID")
                     .with_details(environment.container));
+            } else if environment.container.len() > CONTAINER_ID_BYTES_MAX {
+                return Err(Failure::new(code::INVALID_ENVIRONMENT, "containerID is too long").with_details(format!(
+                    "CNI_CONTAINERID has {} bytes: at most {CONTAINER_ID_BYTES_MAX} are taken",
+                    environment.container.len()
+                )));
             }
         }
         if matches!(verb, Some(Verb::Add | Verb::Check)) && get("CNI_NETNS").is_empty() {

@@ -16,6 +16,7 @@ pub(crate) use environment::Environment;
 
 use crate::clock::Clock;
 use crate::json::{Json, Node, to_go_text};
+use crate::limits::NETWORK_NAME_BYTES_MAX;
 use crate::network::is_container_id;
 use crate::store::Store;
 use crate::strategy::ranges;
@@ -221,6 +222,10 @@ fn check_input(request: &Request, environment: Environment) -> Result<Checked, F
         return Err(
             Failure::new(code::INVALID_CONFIG, "invalid characters found in network name").with_details(network)
         );
+    }
+    if network.len() > NETWORK_NAME_BYTES_MAX {
+        return Err(Failure::new(code::INVALID_CONFIG, "network name is too long")
+            .with_details(format!("name has {} bytes: at most {NETWORK_NAME_BYTES_MAX} are taken", network.len())));
     }
     let verb = environment.verb().ok_or_else(|| {
         Failure::new(code::INVALID_ENVIRONMENT, format!("unknown CNI_COMMAND: {}", environment.command))

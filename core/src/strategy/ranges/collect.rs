@@ -11,7 +11,7 @@ use crate::cni::failure::Failure;
 use crate::json::{Json, Mismatch, Node};
 use crate::limits;
 use crate::net::Family;
-use crate::network::Record;
+use crate::network::{Place, Record};
 use crate::store::{self, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,6 +124,10 @@ fn sweep(
         };
         let mut condemned: Vec<Entry> = Vec::new();
         for entry in page.entries {
+            if !matches!(keys.place(&entry.key), Some(Place::Address(_))) {
+                report(call, reported, &entry.key, "not the key of an address");
+                continue;
+            }
             let record = Record::parse(&entry.value);
             match judge(record.as_ref(), alive) {
                 Judgement::Keep => {}

@@ -81,7 +81,10 @@ impl Call<'_> {
         let mut entries = self.read(&wanted)?.into_iter();
         let mut places = || {
             let entry = entries.next().flatten();
-            entry.and_then(|entry| network::parse_holdings(&entry.value)).unwrap_or_default()
+            let mut places = entry.and_then(|entry| network::parse_holdings(&entry.value)).unwrap_or_default();
+            // Nothing else can be held, whatever a store says.
+            places.retain(|place| matches!(place, Place::Address(_) | Place::Stray(_)));
+            places
         };
         let holdings = Holdings { exact: places(), container_only: places() };
         Ok((holdings, entries.collect()))
