@@ -335,7 +335,7 @@ fn full_disk(options: &str) {
     let newest = need!(peers::host_local_newest());
     let (ours, folder) = (ours(), folder());
     machine::private_mounts().expect("mounts of our own");
-    machine::mount_tmpfs(folder.path(), options).expect("a tmpfs");
+    let _mounted = machine::mount_tmpfs(folder.path(), options).expect("a tmpfs");
     let place = Place {
         programs: vec![ours.path().to_owned(), newest],
         store: folder.path().join("store"),
@@ -395,7 +395,7 @@ fn a_read_only_directory() {
     need!(peers::root());
     let (ours, folder) = (ours(), folder());
     machine::private_mounts().expect("mounts of our own");
-    machine::mount_tmpfs(folder.path(), "size=1m").expect("a tmpfs");
+    let _mounted = machine::mount_tmpfs(folder.path(), "size=1m").expect("a tmpfs");
     let place =
         Place { programs: vec![ours.path().to_owned()], store: folder.path().join("store"), ranges: ONE_SET, sets: 1 };
     place.add("before");

@@ -43,7 +43,7 @@ impl World {
         machine::private_mounts().expect("mounts of our own");
         // The names of namespaces, and libcni's cache of results.
         for folder in ["/run", "/var/lib"] {
-            machine::mount_tmpfs(Path::new(folder), "size=1m").expect("a tmpfs");
+            machine::mount_tmpfs(Path::new(folder), "size=1m").expect("a tmpfs").keep();
         }
         for name in [HOST].into_iter().chain(CONTAINERS) {
             tool(&world.ip, &["netns", "add", name]);

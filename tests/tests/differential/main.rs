@@ -158,7 +158,10 @@ fn shrunk(pair: &Pair, mut steps: Vec<Step>, signature: &str, folder: &Path) -> 
 /// Gives this thread's children an empty /var/lib of their own, where the default dataDir is. Only root can.
 fn isolate() -> bool {
     peers::root().is_ok()
-        && machine::private_mounts().and_then(|()| machine::mount_tmpfs(Path::new("/var/lib"), "")).is_ok()
+        && machine::private_mounts()
+            .and_then(|()| machine::mount_tmpfs(Path::new("/var/lib"), ""))
+            .map(machine::Mounted::keep)
+            .is_ok()
 }
 
 impl Found {
