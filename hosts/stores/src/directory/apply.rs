@@ -10,22 +10,24 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
-/// The mtimes that we give to a directory begin in 1971 and end about four years later: no clock gives them.
+/// The mtimes that we give to a directory begin in 1971 and end about five years later: no clock gives them.
 const STAMP_SECONDS_FIRST: i64 = 31_536_000;
-const STAMP_SECONDS: u64 = 1 << 27;
-/// File systems may keep times as coarsely as this.
+/// How many commits are told apart by the seconds alone.
+const STAMPS: u64 = 1 << 25;
+/// File systems may keep times as coarsely as this, in seconds.
 const STAMP_GRANULARITY: i64 = 2;
+/// Between the stamps of two commits in a row, in seconds: more than a coarse file system blurs.
+const STAMP_STEP: i64 = 2 * STAMP_GRANULARITY + 1;
 
-/// The mtime that a directory gets with the commit of this version: another one for each of some hundred million
-/// commits in the seconds alone.
+/// The mtime that a directory gets with the commit of this version.
 pub(super) fn mtime_of(version: u64) -> (i64, u32) {
     let nanoseconds = version.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
-    (STAMP_SECONDS_FIRST + (version % STAMP_SECONDS) as i64, (nanoseconds % 1_000_000_000) as u32)
+    (STAMP_SECONDS_FIRST + (version % STAMPS) as i64 * STAMP_STEP, (nanoseconds % 1_000_000_000) as u32)
 }
 
 /// Whether an mtime is one of ours.
 fn is_ours((seconds, _): (i64, u32)) -> bool {
-    (STAMP_SECONDS_FIRST..=STAMP_SECONDS_FIRST + STAMP_SECONDS as i64 + STAMP_GRANULARITY).contains(&seconds)
+    (STAMP_SECONDS_FIRST - STAMP_GRANULARITY..=STAMP_SECONDS_FIRST + STAMPS as i64 * STAMP_STEP).contains(&seconds)
 }
 
 fn alike(a: (i64, u32), b: (i64, u32)) -> bool {

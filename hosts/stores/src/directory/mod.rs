@@ -261,6 +261,8 @@ struct Loaded {
 
 const INDEX: &str = "index";
 const JOURNAL: &str = "journal";
+const INDEX_NEW: &str = "index.new";
+const JOURNAL_NEW: &str = "journal.new";
 
 impl Open {
     fn new(context: &mut Context) -> Result<Self, Error> {
@@ -407,6 +409,10 @@ impl Open {
             Some(plat) => match self.write_index(plat, context, &mut draft, generation) {
                 Ok(written) => Some(written),
                 Err(trouble) => {
+                    // On a full disk, half an index would take the room of addresses.
+                    for name in [INDEX_NEW, JOURNAL_NEW] {
+                        let _ = fs::unlinkat(plat, name, fs::AtFlags::empty());
+                    }
                     context.notice(Level::Warning, format!("{trouble}; works without an index"));
                     None
                 }
@@ -445,11 +451,11 @@ impl Open {
                 .map_err(|errno| trouble("open", name, errno))
         };
         context.sys.step("write index").map_err(|errno| trouble("write", INDEX, errno))?;
-        let index = std::fs::File::from(create("index.new")?);
+        let index = std::fs::File::from(create(INDEX_NEW)?);
         let mut out = std::io::BufWriter::with_capacity(64 << 10, &index);
         draft
             .write(&mut out, generation, generation)
-            .map_err(|error| trouble("write", "index.new", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+            .map_err(|error| trouble("write", INDEX_NEW, Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         drop(out);
         let stamp = if self.untrusted {
             None
@@ -465,9 +471,9 @@ impl Open {
         let header = journal::header(generation, context.boot.as_deref());
         let (record, chain) = journal::done(false, generation, stamp.as_ref(), &[], journal::first_chain(&header));
         let bytes = [header, record].concat();
-        let journal = create("journal.new")?;
-        context.sys.append(&journal, &bytes, 0).map_err(|errno| trouble("write", "journal.new", errno))?;
-        for (from, to) in [("index.new", INDEX), ("journal.new", JOURNAL)] {
+        let journal = create(JOURNAL_NEW)?;
+        context.sys.append(&journal, &bytes, 0).map_err(|errno| trouble("write", JOURNAL_NEW, errno))?;
+        for (from, to) in [(INDEX_NEW, INDEX), (JOURNAL_NEW, JOURNAL)] {
             context.sys.replace(plat, from, plat, to).map_err(|errno| trouble("rename", from, errno))?;
         }
         let image = Image::from_file(index.into()).map_err(|_| trouble("read", INDEX, Errno::IO))?;
