@@ -9,6 +9,8 @@ mod embedded;
 mod imports;
 mod instance;
 mod limits;
+#[cfg(test)]
+mod tests;
 
 pub use embedded::CORE_SHA256;
 pub use instance::{CallError, Core, Instance};

@@ -87,14 +87,27 @@ fn ensure_target(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Wraps a core module into a component, checks it, and reads it back.
-pub(crate) fn encode(module: &[u8]) -> Result<Built> {
-    let bytes = wit_component::ComponentEncoder::default()
+/// Makes a core module that knows nothing of WIT a component of the world `core`.
+pub(crate) fn wrap(mut module: Vec<u8>, wit: &Path) -> Result<Vec<u8>> {
+    let mut resolve = wit_parser::Resolve::default();
+    let (package, _) = resolve.push_dir(wit).with_context(|| format!("cannot read {}", wit.display()))?;
+    let world = resolve.select_world(&[package], Some("core"))?;
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, true)?;
+    encode_module(&module)
+}
+
+fn encode_module(module: &[u8]) -> Result<Vec<u8>> {
+    wit_component::ComponentEncoder::default()
         .module(module)
         .context("the core module carries no component type")?
         .validate(true)
         .encode()
-        .context("the core module cannot be made a component")?;
+        .context("the core module cannot be made a component")
+}
+
+/// Wraps the core's module into a component, checks it, and reads it back.
+pub(crate) fn encode(module: &[u8]) -> Result<Built> {
+    let bytes = encode_module(module)?;
     let (resolve, world) = match wit_component::decode(&bytes).context("the component cannot be read back")? {
         wit_component::DecodedWasm::Component(resolve, world) => (resolve, world),
         wit_component::DecodedWasm::WitPackage(..) => bail!("the component came out as a WIT package"),

@@ -76,7 +76,7 @@ fn main() -> Result<()> {
         for (form, compiler) in [("native", native::Compiler::native(target)?), ("pulley", native::Compiler::pulley()?)]
         {
             write(&arguments.out, &format!("core.{form}.cwasm"), &compiler.compile(&built.bytes)?)?;
-            for (name, component) in fixtures(arguments.fixtures.as_deref())? {
+            for (name, component) in fixtures(arguments.fixtures.as_deref(), &arguments.workspace.join("wit"))? {
                 let code = compiler.compile(&component).with_context(|| format!("in the fixture {name}.wat"))?;
                 write(&arguments.out, &format!("{name}.{form}.cwasm"), &code)?;
             }
@@ -85,15 +85,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The components written as text in a folder, by name.
-fn fixtures(folder: Option<&std::path::Path>) -> Result<Vec<(String, Vec<u8>)>> {
+/// The core modules written as text in a folder, as components of the world `core`, by name.
+fn fixtures(folder: Option<&std::path::Path>, wit: &std::path::Path) -> Result<Vec<(String, Vec<u8>)>> {
     let Some(folder) = folder else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for file in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = file?.path();
         if path.extension().is_some_and(|extension| extension == "wat") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            found.push((name, wat::parse_file(&path)?));
+            found.push((name, component::wrap(wat::parse_file(&path)?, wit)?));
         }
     }
     found.sort();
