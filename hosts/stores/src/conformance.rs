@@ -176,7 +176,7 @@ fn put_and_read(store: &mut dyn Store) {
         let versions = commit(store, &[put(key(address), Expected::Absent, value.to_bytes())]).unwrap();
         let entry = entry(store, &key(address));
         assert_eq!(Record::parse(&entry.value), Some(value));
-        assert_eq!(versions, [entry.version.clone()], "the version reported is the one that is read");
+        assert_eq!(versions, std::slice::from_ref(&entry.version), "the version reported is the one that is read");
         assert!(!entry.version.0.is_empty() && entry.version.0.len() <= plat_core::store::VERSION_BYTES_MAX);
     }
 }
@@ -473,7 +473,7 @@ fn cursors(store: &mut dyn Store) {
     let shorter = put(&cursor, Expected::At(first.clone()), "10.0.0.2");
     let second = commit(store, std::slice::from_ref(&shorter)).unwrap().remove(0);
     assert_ne!(first, second);
-    assert_eq!(conflict_keys(commit(store, &[shorter])), [cursor.clone()]);
+    assert_eq!(conflict_keys(commit(store, &[shorter])), std::slice::from_ref(&cursor));
     assert_eq!(entry(store, &cursor).value, b"10.0.0.2");
     commit(store, &[put(keys().key(&Place::Cursor(11)), Expected::Absent, "fd00::1")]).unwrap();
     let all = scan_all(store, &format!("{}cursor/", keys().prefix()), None, 1, false);

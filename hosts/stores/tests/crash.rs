@@ -328,3 +328,44 @@ fn killed_processes_leave_whole_commits() {
     println!("{repaired} notices of interrupted commits, {held} addresses held in the end");
     assert!(held > 0 && at("10.1.0.1") != at("10.1.0.2") && !boot().is_empty());
 }
+
+#[test]
+fn a_death_while_the_journal_is_folded_loses_nothing() {
+    quiet_deaths();
+    for cut in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path());
+        commit(&mut store, &[create("10.2.0.0", "c0")]).unwrap();
+        let folding = AtomicUsize::new(0);
+        store.set_hook(Box::new(move |step| {
+            // The first index was written before this hook was set: this one is of the folding.
+            let begun = folding.load(Ordering::Relaxed);
+            if step == "write index" || begun > 0 {
+                folding.store(begun + 1, Ordering::Relaxed);
+                if begun == cut {
+                    panic_any(Death);
+                }
+            }
+            None
+        }));
+        let mut made = 1u32;
+        let mut died = false;
+        while made < 1500 && !died {
+            let address = format!("10.2.{}.{}", made / 256, made % 256);
+            let batch = [create(&address, &format!("{made:064}"))];
+            died = catch_unwind(AssertUnwindSafe(|| commit(&mut store, &batch).unwrap())).is_err();
+            made += 1;
+        }
+        drop(store);
+        let mut store = open(folder.path());
+        let held = store.count(&keys().addresses(plat_core::net::Family::V4), None, None, true).unwrap();
+        assert!(held == u64::from(made) || (held == u64::from(made) - 1 && died), "step {cut}: {held} of {made}");
+        let last = format!("{:064}", made - 1);
+        let owner = Place::Owner { container: last, ifname: "eth0".into() };
+        assert_eq!(read(&mut store, &keys().key(&owner)).is_some(), held == u64::from(made));
+        if cut >= 7 {
+            break;
+        }
+        assert!(died, "step {cut} of the folding was reached");
+    }
+}

@@ -442,17 +442,27 @@ fn whole(page: &[u8], generation: u64, number: u32) -> bool {
     page[CONTENT..] == checksum(page, generation, number).to_le_bytes()
 }
 
-/// A record of an index that is being made.
+/// A record of an index that is being made: 64 bytes, since all of them are in memory at once.
 struct Drafted {
-    address: Address,
+    /// The family, then the bits, in two halves: an [`Address`] would be aligned to 16 bytes.
+    family: Family,
+    high: u64,
+    low: u64,
     version: u64,
     owner_version: u64,
     inode: u64,
-    ctime: (i64, u32),
+    ctime_seconds: i64,
+    ctime_nanoseconds: u32,
     text_at: u32,
     text_length: u32,
     boot: u16,
     foreign: bool,
+}
+
+impl Drafted {
+    fn bits(&self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
 }
 
 /// An index that is being made. Compact, since it is the one time that all records are in memory.
@@ -486,11 +496,14 @@ impl Draft {
         let text_at = self.texts.len() as u32;
         self.texts.extend_from_slice(text.as_bytes());
         self.records.push(Drafted {
-            address,
+            family: address.family(),
+            high: (address.bits() >> 64) as u64,
+            low: address.bits() as u64,
             version: held.version,
             owner_version: held.owner_version,
             inode: held.inode,
-            ctime: held.ctime,
+            ctime_seconds: held.ctime.0,
+            ctime_nanoseconds: held.ctime.1,
             text_at,
             text_length: text.len() as u32,
             boot,
@@ -509,7 +522,7 @@ impl Draft {
 
     /// Writes the index.
     pub(super) fn write(&mut self, out: &mut impl io::Write, generation: u64, version_last: u64) -> io::Result<()> {
-        self.records.sort_unstable_by_key(|record| record.address);
+        self.records.sort_unstable_by_key(|record| (record.family, record.high, record.low));
 
         let mut boot_order: Vec<u16> = (0..self.boots.len() as u16).collect();
         boot_order.sort_by_key(|boot| encode(&self.boots[usize::from(*boot)]) + "/");
@@ -537,7 +550,7 @@ impl Draft {
         }
 
         let mut pages = PageWriter { out, page: [0; PAGE], used: 0, number: 0, generation };
-        let v4 = self.records.partition_point(|record| record.address.family() == Family::V4);
+        let v4 = self.records.partition_point(|record| record.family == Family::V4);
         let mut header = super::held::Encoder::default();
         header.bytes.extend(MAGIC);
         header.u32(FORMAT);
@@ -557,16 +570,16 @@ impl Draft {
         let mut part = super::held::Encoder::default();
         for record in &self.records {
             part.bytes.clear();
-            part.u8(family_byte(record.address.family()));
+            part.u8(family_byte(record.family));
             part.u8(u8::from(record.foreign));
             part.bytes.extend(rank_of(record.boot).to_le_bytes());
             part.u32(record.text_length);
             part.u64(u64::from(record.text_at));
-            part.bytes.extend(record.address.bits().to_be_bytes());
+            part.bytes.extend(record.bits().to_be_bytes());
             part.u64(record.version);
             part.u64(record.owner_version);
             part.u64(record.inode);
-            part.time(record.ctime);
+            part.time((record.ctime_seconds, record.ctime_nanoseconds));
             part.bytes.resize(RECORD, 0);
             pages.fixed(&part.bytes)?;
         }

@@ -362,10 +362,8 @@ impl Open {
             let strays: Vec<String> =
                 self.strays().values().filter_map(|stray| Some(owner_ending(&stray.record.owner()?))).collect();
             for ending in strays {
-                if !derived.owners.contains_key(&ending) {
-                    let known = knows(&mut self.image, &ending)?;
-                    derived.owners.insert(ending, known);
-                }
+                let known = knows(&mut self.image, &ending)?;
+                derived.owners.entry(ending).or_insert(known);
             }
             self.derived = Some(derived);
         }

@@ -9,10 +9,10 @@ use super::limits::{DEPTH_MAX, STRAYS_MAX};
 use super::sys::{Sys, ctime};
 use crate::trouble::Trouble;
 use plat_core::cni::Level;
-use plat_core::net::Address;
+use plat_core::net::{Address, Family};
 use rustix::fd::AsFd;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -69,7 +69,10 @@ pub(super) fn survey(
 ) -> Result<Survey, Trouble> {
     let mut found = Survey { draft: Draft::default(), deep: false, notices: Vec::new(), version_last };
     let read = |errno| Trouble::new("open", folders.path.clone(), errno);
-    let mut addresses: Vec<(Address, bool)> = Vec::new();
+    // Numbers rather than addresses: there may be many, and this is when most is in memory.
+    let mut v4: Vec<u32> = Vec::new();
+    let mut v6: Vec<u128> = Vec::new();
+    let mut irregular: BTreeSet<Address> = BTreeSet::new();
     let mut depths: Vec<(String, usize)> = Vec::new();
     for entry in Dir::read_from(&folders.dir).map_err(read)? {
         let entry = entry.map_err(read)?;
@@ -95,7 +98,15 @@ pub(super) fn survey(
                 let _ = sys.unlink(&folders.dir, name);
                 continue;
             }
-            Name::Address(address) => addresses.push((address, kind == FileType::RegularFile)),
+            Name::Address(address) => {
+                match (address.family(), u32::try_from(address.bits())) {
+                    (Family::V4, Ok(bits)) => v4.push(bits),
+                    _ => v6.push(address.bits()),
+                }
+                if kind != FileType::RegularFile {
+                    irregular.insert(address);
+                }
+            }
             _ => {}
         }
         match (kind, meaning) {
@@ -104,11 +115,7 @@ pub(super) fn survey(
                 depths.push((name.to_owned(), 1));
             }
             (FileType::RegularFile, Name::Address(_)) => {}
-            (FileType::RegularFile, Name::Lock | Name::Cursor(_)) => {
-                if stray(&folders.dir, name).is_some() {
-                    found.add_stray(name);
-                }
-            }
+            (FileType::RegularFile, Name::Lock | Name::Cursor(_)) if stray(&folders.dir, name).is_none() => {}
             (FileType::RegularFile | FileType::Symlink, _) => found.add_stray(name),
             _ => {}
         }
@@ -117,8 +124,15 @@ pub(super) fn survey(
         walk(folders, &mut found, &path, depth, &mut depths);
     }
     found.draft.strays.sort_unstable();
-    addresses.sort_unstable();
-    for (address, regular) in addresses {
+    v4.sort_unstable();
+    v6.sort_unstable();
+    let addresses = v4
+        .into_iter()
+        .map(|bits| (Family::V4, u128::from(bits)))
+        .chain(v6.into_iter().map(|bits| (Family::V6, bits)))
+        .filter_map(|(family, bits)| Address::new(family, bits));
+    for address in addresses {
+        let regular = !irregular.contains(&address);
         look_at(folders, sys, old, &mut found, address, regular, boot, boot_time);
     }
     Ok(found)

@@ -172,10 +172,10 @@ pub(super) fn read_up_to(file: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno>
 
 /// A file's change time.
 pub(super) fn ctime(stat: &Stat) -> (i64, u32) {
-    (stat.st_ctime as i64, stat.st_ctime_nsec as u32)
+    (stat.st_ctime, stat.st_ctime_nsec as u32)
 }
 
 /// A file's modification time.
 pub(super) fn mtime(stat: &Stat) -> (i64, u32) {
-    (stat.st_mtime as i64, stat.st_mtime_nsec as u32)
+    (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
