@@ -277,6 +277,7 @@ impl Open {
         let folded = (|| {
             let mut draft = Draft::default();
             draft.strays.clone_from(&self.stray_paths);
+            draft.reserve(self.image.len() as usize + self.changes.len());
             for place in 0..self.image.len() {
                 let raw = self.image.raw(place)?;
                 if !self.changes.contains_key(&raw.address) {

@@ -515,6 +515,14 @@ impl Draft {
         self.records.len()
     }
 
+    /// Makes room for so many records, so that growing does not take twice the memory.
+    pub(super) fn reserve(&mut self, records: usize) {
+        /// A container id of 64 digits, a slash and an interface name.
+        const TEXT_BYTES: usize = 72;
+        self.records.reserve_exact(records);
+        self.texts.reserve_exact(records * TEXT_BYTES);
+    }
+
     fn text(&self, record: u32) -> &[u8] {
         let record = &self.records[record as usize];
         &self.texts[record.text_at as usize..][..record.text_length as usize]

@@ -126,6 +126,7 @@ pub(super) fn survey(
     found.draft.strays.sort_unstable();
     v4.sort_unstable();
     v6.sort_unstable();
+    found.draft.reserve(v4.len() + v6.len());
     let addresses = v4
         .into_iter()
         .map(|bits| (Family::V4, u128::from(bits)))

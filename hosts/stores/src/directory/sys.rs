@@ -152,17 +152,17 @@ pub(super) fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
 /// Reads at most `limit` bytes.
 pub(super) fn read_up_to(file: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
     // One read gets all of a small file, and a short count ends it: address files have some 80 bytes.
-    let mut bytes = vec![0; limit.min(512)];
-    let mut length = 0;
+    let mut first = [0; 512];
+    let mut bytes = Vec::new();
+    let mut room = first.len().min(limit);
     loop {
-        match rustix::io::read(file, &mut bytes[length..]) {
+        match rustix::io::read(file, &mut first[..room]) {
             Ok(count) => {
-                length += count;
-                if count == 0 || length < bytes.len() || length == limit {
-                    bytes.truncate(length);
+                bytes.extend_from_slice(&first[..count]);
+                if count < room || bytes.len() == limit {
                     return Ok(bytes);
                 }
-                bytes.resize((bytes.len() * 2).min(limit), 0);
+                room = first.len().min(limit - bytes.len());
             }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
