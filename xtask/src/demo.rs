@@ -12,7 +12,7 @@ use namespaces::{Node, Tools};
 use plat_tests::call::{Call, Reply};
 use plat_tests::peers::{self, Installed};
 use plat_tests::tree;
-use screen::{Cell, Screen, Style};
+use screen::{CELLS_A_LINE, Cell, Screen, Style};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -586,22 +586,22 @@ impl Demo {
                 offset => cell(v4(offset).into(), last),
             })
             .collect();
-        let label_v4 = |offset: usize| v4(offset).to_string();
-        let v6 = |offset: usize| Ipv6Addr::from_bits(SUBNET_V6.0.to_bits() + offset as u128);
-        let label_v6 = |offset: usize| v6(offset).to_string();
-        let mut ranges: Vec<(Vec<Cell>, &dyn Fn(usize) -> String)> = vec![(cells, &label_v4)];
+        let mut lines: Vec<(String, Vec<Cell>)> = cells
+            .chunks(CELLS_A_LINE)
+            .enumerate()
+            .map(|(index, cells)| (v4(index * CELLS_A_LINE).to_string(), cells.to_vec()))
+            .collect();
         if with_v6 {
             let last = self.reserved_last(1)?;
-            let cells = (0..16)
-                .map(|offset| match offset {
-                    0 => Cell::Edge,
-                    1 => Cell::Gateway,
-                    offset => cell(v6(offset).into(), last),
-                })
-                .collect();
-            ranges.push((cells, &label_v6));
+            let v6 = |offset: usize| Ipv6Addr::from_bits(SUBNET_V6.0.to_bits() + offset as u128);
+            let cells = (0..CELLS_A_LINE).map(|offset| match offset {
+                0 => Cell::Edge,
+                1 => Cell::Gateway,
+                offset => cell(v6(offset).into(), last),
+            });
+            lines.push((v6(0).to_string(), cells.collect()));
         }
-        self.screen.drawing(&ranges);
+        self.screen.drawing(&lines);
         Ok(())
     }
 }

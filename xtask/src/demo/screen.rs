@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 pub(super) const COLUMNS: usize = 80;
 
 /// Cells in one line of a drawing.
-const CELLS_A_LINE: usize = 16;
+pub(super) const CELLS_A_LINE: usize = 16;
 
 /// What a drawing tells of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,24 +186,17 @@ impl Screen {
         }
     }
 
-    /// One cell for each address, in lines of [`CELLS_A_LINE`]; each range comes with what `label` says of the first cell
-    /// of a line.
-    pub(super) fn drawing(&self, ranges: &[(Vec<Cell>, &dyn Fn(usize) -> String)]) {
-        let mut lines = Vec::new();
-        for (cells, label) in ranges {
-            for (index, cells) in cells.chunks(CELLS_A_LINE).enumerate() {
-                lines.push((label(index * CELLS_A_LINE), cells));
-            }
-        }
+    /// Lines of at most [`CELLS_A_LINE`] cells, one cell for each address, each after the name of its first address.
+    pub(super) fn drawing(&self, lines: &[(String, Vec<Cell>)]) {
         let width = lines.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
         let numbers: String = (0..CELLS_A_LINE).map(|number| format!("{number:>3}")).collect();
         self.line(&self.styled(Style::Faint, &format!("    {:width$} {numbers}", "")));
-        for (label, cells) in &lines {
+        for (label, cells) in lines {
             let marks: String =
                 cells.iter().map(|cell| format!("  {}", self.styled(cell.style(), &cell.mark().to_string()))).collect();
             self.line(&format!("    {label:<width$} {marks}"));
         }
-        let all: Vec<Cell> = ranges.iter().flat_map(|(cells, _)| cells.iter().copied()).collect();
+        let all: Vec<Cell> = lines.iter().flat_map(|(_, cells)| cells.iter().copied()).collect();
         self.legend(&all);
     }
 
