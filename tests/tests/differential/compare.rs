@@ -162,7 +162,12 @@ fn outcome(call: &CallStep, program: &Path, folder: &Path, before: Tree) -> Outc
 fn resynchronise(from: &Path, to: &Path, wanted: &Tree) {
     for entry in tree(to).0.iter().rev() {
         let path = to.join(&entry.path);
-        let _ = if entry.kind == Kind::Directory { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+        let _ = match entry.kind {
+            // With the index that may be in it.
+            Kind::Directory if wanted.get(&entry.path).is_none() => std::fs::remove_dir_all(path),
+            Kind::Directory => Ok(()),
+            _ => std::fs::remove_file(path),
+        };
     }
     for entry in &wanted.0 {
         use std::os::unix::fs::PermissionsExt;

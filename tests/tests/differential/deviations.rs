@@ -19,6 +19,9 @@ pub(crate) const OURS: &[&str] = &[
     OWN_NETNS_BEFORE,
     GC_ABSENT_KEY,
     GC_FOREIGN_KEPT,
+    GC_LENIENT,
+    STATUS_UNUSABLE,
+    DEL_ID_ONLY,
     NULL_IN_IPS,
     LEAK_ON_FULL_DISK,
 ];
@@ -34,6 +37,9 @@ const ROLLBACK_OWN_ONLY: &str = "rollback-own-only";
 const OWN_NETNS_BEFORE: &str = "add-own-netns-before";
 const GC_ABSENT_KEY: &str = "gc-absent-key";
 const GC_FOREIGN_KEPT: &str = "gc-foreign-kept";
+const GC_LENIENT: &str = "gc-lenient";
+const STATUS_UNUSABLE: &str = "status-unusable";
+const DEL_ID_ONLY: &str = "del-id-only";
 const NULL_IN_IPS: &str = "null-in-ips";
 const LEAK_ON_FULL_DISK: &str = "add-leak-on-full-disk";
 const DEBIAN_FILE_MODE: &str = "debian-file-mode";
@@ -222,7 +228,7 @@ fn go_string(text: &str) -> String {
 pub(crate) fn explain(case: &Case) -> Option<&'static str> {
     if case.known.ours() {
         let ours: &[fn(&Case) -> Option<&'static str>] =
-            &[null_in_ips, own_netns, del_lenient, rollback, gc, leak_on_full_disk];
+            &[null_in_ips, own_netns, del_lenient, del_id_only, rollback, gc, status, leak_on_full_disk];
         if let Some(id) = ours.iter().find_map(|f| f(case)) {
             return Some(id);
         }
@@ -290,10 +296,10 @@ fn null_in_ips(case: &Case) -> Option<&'static str> {
     (refused || released).then_some(NULL_IN_IPS)
 }
 
-/// The original compares the namespaces when the work is done, ours before it begins.
+/// The original compares the namespaces when the work is done, ours before it begins: also where the work would fail.
 fn own_netns(case: &Case) -> Option<&'static str> {
-    let late = String::from_utf8_lossy(&case.b.reply.output).ends_with(&code_8());
-    (late
+    let own = case.step.netns.as_deref() == Some("/proc/self/ns/net");
+    (own && case.b.reply.end == End::Exit(1)
         && case.a.reply.end == End::Exit(1)
         && case.a.reply.output == code_8().as_bytes()
         && contents(&case.a.after) == contents(&case.a.before))
@@ -341,20 +347,63 @@ fn rollback(case: &Case) -> Option<&'static str> {
     .then_some(ROLLBACK_OWN_ONLY)
 }
 
-/// GC: an absent list does nothing, and what is no address or has no owner stays.
+/// The original releases once for each range set, and the second time finds nothing of the interface and so releases
+/// the files that name the container alone; ours releases once.
+fn del_id_only(case: &Case) -> Option<&'static str> {
+    let (store, step) = (store(case.step), case.step);
+    let once = released(&case.a.before, &store, step);
+    (step.is("DEL")
+        && same_replies(case.known, case).is_some()
+        && contents(&case.a.after) == contents(&once)
+        && contents(&case.b.after) == contents(&released(&once, &store, step)))
+    .then_some(DEL_ID_ONLY)
+}
+
+/// GC: an absent list does nothing, what is no address or has no owner stays, and what is wrong in the ranges does not
+/// matter.
 fn gc(case: &Case) -> Option<&'static str> {
-    if !case.step.is("GC") || same_replies(case.known, case).is_none() || !case.a.reply.is_success() {
+    let (a, b) = (&case.a, &case.b);
+    if !case.step.is("GC") || !a.reply.is_success() || !a.reply.output.is_empty() {
         return None;
     }
-    let after = contents(&case.a.after);
-    let keyed = member(&configuration(case.step)?, &["cni.dev/valid-attachments"]).is_some();
-    if !keyed {
-        return (after == contents(&case.a.before)).then_some(GC_ABSENT_KEY);
+    let (before, after) = (contents(&a.before), contents(&a.after));
+    let Some(list) = member(&configuration(case.step)?, &["cni.dev/valid-attachments"]) else {
+        return (after == before).then_some(GC_ABSENT_KEY);
+    };
+    let alive: BTreeSet<String> = list
+        .as_array()?
+        .iter()
+        .flat_map(|one| {
+            let text = |key: &str| member(one, &[key]).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+            [format!("{}\r\n{}", text("containerID"), text("ifname")), text("containerID")]
+        })
+        .collect();
+    let store = store(case.step);
+    let stays = |(path, kind): &(String, Kind)| {
+        let Kind::File(content) = kind else { return true };
+        let top = path.strip_prefix(&store).is_some_and(|name| !name.contains('/'));
+        !top || !is_owned_address(path, kind) || alive.contains(String::from_utf8_lossy(content).trim())
+    };
+    if after != before.iter().filter(|entry| stays(entry)).cloned().collect() {
+        return None;
     }
-    let theirs = contents(&case.b.after);
-    let kept: Vec<_> = after.difference(&theirs).collect();
-    (theirs.is_subset(&after) && kept.iter().all(|(path, kind)| !is_owned_address(path, kind)))
-        .then_some(GC_FOREIGN_KEPT)
+    let failed = b.reply.end == End::Exit(1) && b.reply.code() == Some(999) && contents(&b.after) == before;
+    if failed {
+        return Some(GC_LENIENT);
+    }
+    (b.reply.is_success() && contents(&b.after).is_subset(&after)).then_some(GC_FOREIGN_KEPT)
+}
+
+/// STATUS looks at the configuration and the store, and so makes the store's directory; the original looks at nothing.
+fn status(case: &Case) -> Option<&'static str> {
+    let (a, b) = (&case.a, &case.b);
+    let unusable = a.reply.end == End::Exit(1) && a.reply.code() == Some(50);
+    let usable = a.reply.is_success() && a.reply.output.is_empty();
+    (case.step.is("STATUS")
+        && b.reply.is_success()
+        && (unusable || usable)
+        && contents(&a.after) == contents(&a.before))
+    .then_some(STATUS_UNUSABLE)
 }
 
 fn is_owned_address(path: &str, kind: &Kind) -> bool {
