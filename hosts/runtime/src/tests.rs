@@ -85,8 +85,8 @@ fn the_component_is_small_and_is_what_its_digest_says() {
     assert!(COMPONENT.len() <= 400_000, "{} bytes", COMPONENT.len());
     let digest: String = sha2::Sha256::digest(COMPONENT).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(digest, CORE_SHA256);
-    let memory_names = COMPONENT.windows(5).any(|window| window == b"/root");
-    assert!(!memory_names, "a path of the machine that built it is in the component");
+    let names_a_home = COMPONENT.windows(5).any(|window| window == b"/root" || window == b"/home");
+    assert!(!names_a_home, "a path of the machine that built it is in the component");
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn a_call_that_recurses_without_end_is_a_trap() {
 
 #[test]
 fn an_answer_too_few_is_an_error() {
-    let mut instance = misbehaving!("mute");
-    assert_eq!(ends_in(&instance), CallError::WrongCount { requests: 1, answers: 0 });
-    let located = Core::instance(&mut instance).locate(&[request("ADD", "c1")]);
+    let core = misbehaving!("mute");
+    assert_eq!(ends_in(&core), CallError::WrongCount { requests: 1, answers: 0 });
+    let located = core.instance().locate(&[request("ADD", "c1")]);
     assert_eq!(located, Err(CallError::WrongCount { requests: 1, answers: 0 }));
 }
 
