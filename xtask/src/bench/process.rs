@@ -1,7 +1,7 @@
 //! One measured process.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ impl Call<'_> {
     /// Runs it and returns its peak memory in bytes.
     ///
     /// The kernel counts what a process had before `exec` too, and a process that we start ourselves has our own memory
-    /// until then. So a small shell starts it, and it is handed over to us when the shell ends.
+    /// until then. So a small shell forks it, and it is handed over to us when that shell ends; only then it goes on.
     ///
     /// # Errors
     /// If it does not succeed.
@@ -85,14 +85,27 @@ impl Call<'_> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("prctl")?;
         let input = tempfile::NamedTempFile::new()?;
         std::fs::write(input.path(), self.input)?;
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", r#""$0" <"$1" >/dev/null 2>&1 & echo $!"#]).arg(self.program).arg(input.path());
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", r#"exec 3<&0; { read -r go <&3; exec 3<&- "$0" <"$1" >/dev/null 2>&1; } & echo $!"#])
+            .arg(self.program)
+            .arg(input.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         for (name, value) in self.prepared().get_envs() {
             if let Some(value) = value {
-                shell.env(name, value);
+                command.env(name, value);
             }
         }
-        let pid: libc::pid_t = crate::steps::output_of(&mut shell)?.trim().parse().context("the shell's child")?;
+        let mut shell = command.spawn().context("/bin/sh")?;
+        let mut line = String::new();
+        if let Some(stdout) = shell.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let pid: libc::pid_t = line.trim().parse().context("the shell's child")?;
+        let go = shell.stdin.take();
+        ensure!(shell.wait()?.success(), "the shell failed");
+        drop(go);
         let mut status = 0;
         // SAFETY: all zeroes is a value of this plain structure.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
