@@ -692,7 +692,7 @@ fn foreign(random: &mut Random, world: &World) -> Foreign {
         9 => Foreign::Write { path: place(&format!("sub/{address}")), content, mode },
         10 => Foreign::Write { path: place("note"), content, mode },
         11 => Foreign::Folder(place(&address)),
-        12 => Foreign::Folder(place("empty/folder")),
+        12 => Foreign::Folder(place(if random.percent(50) { "empty/folder" } else { "last_reserved_ip.0" })),
         13 => Foreign::Link { path: place(&address), target: "/nonexistent".into() },
         14..=16 => {
             let set = random.below(3);
