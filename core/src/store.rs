@@ -141,6 +141,7 @@ pub trait Store {
     fn count(&mut self, prefix: &str, from: Option<&str>, until: Option<&str>, fresh: bool) -> Result<u64, Error>;
 
     /// All of it or nothing. The new versions in the order of `batch`: empty for a deletion, unchanged for a check.
+    /// An empty batch changes nothing, and fails where a write could not succeed, as far as the store can tell.
     fn commit(&mut self, batch: &[Write], journal: &[Event], durability: Durability) -> Result<Vec<Version>, Error>;
 
     /// How many writes one commit may hold, at least 1.

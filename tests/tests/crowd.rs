@@ -408,6 +408,9 @@ fn a_read_only_directory() {
         let message = reply.message().unwrap_or_default().to_lowercase();
         assert!(message.contains("read-only file system"), "the error says what is wrong: {reply}");
     }
+    let reply = place.run("STATUS", "");
+    assert_eq!(reply.end, End::Exit(1), "{reply}");
+    assert!(reply.message().unwrap_or_default().contains("read-only file system"), "{reply}");
     machine::set_read_only(folder.path(), false).expect("a writable tmpfs");
     assert_eq!(place.tree(), before);
     place.add("new");

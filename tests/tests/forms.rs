@@ -73,7 +73,7 @@ fn config(random: &mut Random) -> Vec<u8> {
     let mut bytes = document.to_string().into_bytes();
     if random.percent(3) {
         let at = random.below(bytes.len());
-        bytes[at] = (random.next() & 0xff) as u8;
+        bytes[at] = random.below(256) as u8;
     }
     bytes
 }

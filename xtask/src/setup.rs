@@ -46,7 +46,7 @@ const GO_PROGRAMS: &[(&str, &str, &str)] = &[
 /// # Errors
 ///
 /// With `CI=true`, if a part could not be installed.
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let steps: [(&str, fn() -> Result<Outcome>); 3] =
         [("Debian packages", packages), ("Rust targets", targets), ("programs from Go modules", go_programs)];
     let mut failed = Vec::new();
@@ -66,7 +66,10 @@ pub fn run() -> Result<()> {
     if skip::is_ci() {
         bail!("setup failed: {}", failed.join(", "));
     }
-    eprintln!("warning: setup is incomplete ({}); tests that need the missing parts will be skipped", failed.join(", "));
+    eprintln!(
+        "warning: setup is incomplete ({}); tests that need the missing parts will be skipped",
+        failed.join(", ")
+    );
     Ok(())
 }
 

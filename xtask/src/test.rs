@@ -10,7 +10,8 @@ use std::process::Command;
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
 /// What the CNI plugin may never link, by the beginnings of package names: an async runtime, TLS, a compiler.
-const FORBIDDEN_IN_PLUGIN: &[&str] = &["tokio", "async-std", "smol", "rustls", "openssl", "native-tls", "cranelift-codegen"];
+const FORBIDDEN_IN_PLUGIN: &[&str] =
+    &["tokio", "async-std", "smol", "rustls", "openssl", "native-tls", "cranelift-codegen"];
 
 /// Runs all.
 ///

@@ -244,8 +244,8 @@ pub(crate) fn check(call: &mut Call<'_>) -> Result<Output, Failure> {
 pub(crate) fn status(call: &mut Call<'_>) -> Result<Output, Failure> {
     let unavailable = |failure: Failure| Failure { code: code::NOT_AVAILABLE, contended: false, ..failure };
     let config = call.load().map_err(unavailable)?;
-    // A store that cannot be opened is found out here even where no set needs a look.
-    call.holdings().map_err(unavailable)?;
+    // A store that cannot be written is found out here; the sets below need reading alone.
+    call.store.commit(&[], &[], Durability::Process).map_err(|error| unavailable(store_failure(error)))?;
     for (index, set) in config.sets.iter().enumerate() {
         let free = free::first(call, set, &config.excluded, None).map_err(unavailable)?;
         if free.is_some() || (config.settings.reclaims_boots && free::has_ghost(call, set).map_err(unavailable)?) {

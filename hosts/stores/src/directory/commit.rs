@@ -18,7 +18,7 @@ use plat_core::cni::Level;
 use plat_core::net::Address;
 use plat_core::network::{Place, encode};
 use plat_core::store::{Action, Durability, Error, Event, Expected, Version, Write};
-use rustix::fs;
+use rustix::fs::{self, Access, AtFlags};
 use std::collections::BTreeSet;
 
 /// A write after its key was read and its value checked.
@@ -36,6 +36,9 @@ impl Open {
         events: &[Event],
         durability: Durability,
     ) -> Result<Vec<Version>, Stop> {
+        if batch.is_empty() {
+            return self.check_writable().map(|()| Vec::new());
+        }
         check_batch(batch, ATOMIC_WRITES)?;
         let planned = plan(context, batch)?;
         let number = self.version_last + 1;
@@ -73,6 +76,12 @@ impl Open {
         }
         self.fold(context);
         Ok(planned.iter().map(|planned| planned.version(number, &cursors)).collect())
+    }
+
+    /// Whether files could be made, as far as the system says without making one.
+    fn check_writable(&self) -> Result<(), Stop> {
+        fs::accessat(&self.folders.dir, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|errno| Trouble::new("open", self.folders.path.clone(), errno).into())
     }
 
     /// What a write does to a file, if the key is as expected.
