@@ -41,13 +41,16 @@ const GO_PROGRAMS: &[(&str, &str, &str)] = &[
     ("cnitool", peers::CNITOOL_MODULE, peers::CNITOOL_VERSION),
 ];
 
+/// Looks for a part and installs it if it is missing.
+type Install = fn() -> Result<Outcome>;
+
 /// Installs what is missing.
 ///
 /// # Errors
 ///
 /// With `CI=true`, if a part could not be installed.
 pub(crate) fn run() -> Result<()> {
-    let steps: [(&str, fn() -> Result<Outcome>); 3] =
+    let steps: [(&str, Install); 3] =
         [("Debian packages", packages), ("Rust targets", targets), ("programs from Go modules", go_programs)];
     let mut failed = Vec::new();
     for (name, step) in steps {
