@@ -1,4 +1,5 @@
 //! Sets the size of the guest's own stack, whichever tool builds the component.
+#![allow(clippy::disallowed_methods, reason = "a build script is no part of the core")]
 
 /// The stack of a call inside the guest, in bytes. Rust's default is 1 MiB, which every instance would carry. The
 /// deepest user is the JSON parser, which stops at 128 levels.

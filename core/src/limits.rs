@@ -4,6 +4,13 @@
 pub const COMMIT_TRIES_MAX: u32 = 8;
 /// Ranges of all sets together. They are compared pairwise, so that the time grows with the square.
 pub const RANGES_MAX: usize = 4096;
+/// Requested addresses of one call: each range set gives one.
+pub const REQUESTS_MAX: usize = RANGES_MAX;
+/// How much of a message, and of its details, is answered: enough for any explanation, and too little for an input of
+/// megabytes that is quoted in it.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 10;
+/// How long a log line may be.
+pub const LOG_LINE_BYTES_MAX: usize = 4 << 10;
 /// Entries of `exclude`; each may split a range in two.
 pub const EXCLUDES_MAX: usize = 4096;
 /// Addresses of earlier boots that one ADD frees: as many as a commit of the smallest usual store takes.

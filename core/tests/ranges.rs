@@ -455,3 +455,56 @@ fn a_call_asks_the_store_little() {
     assert_eq!(add(&mut store, "late", &config).unwrap(), ["10.0.1.46/16"]);
     assert!(store.calls() - before < 24, "{} calls", store.calls() - before);
 }
+
+#[test]
+fn a_long_list_of_requests_is_refused_and_del_releases_all_the_same() {
+    let mut store = MemoryStore::new();
+    add(&mut store, "c1", &dual()).unwrap();
+    let mut config = dual();
+    config["args"] =
+        json!({"cni": {"ips": (0..5000).map(|n| format!("10.9.{}.{}", n / 250, n % 250)).collect::<Vec<_>>()}});
+    refused(add(&mut store, "c2", &config), 7, &["5000 addresses are requested", "at most 4096"]);
+    assert_eq!(call(&mut store, "DEL", "c1", &config).exit_status, 0);
+    assert!(held(&mut store).is_empty());
+}
+
+#[test]
+fn a_message_that_quotes_megabytes_is_cut() {
+    let mut store = MemoryStore::new();
+    let reply = call(&mut store, "ADD", "c1", &own(json!({"subnet": "<".repeat(1 << 20)})));
+    refused(outcome(&reply), 999, &["invalid CIDR address: ", "bytes more)"]);
+    assert!(reply.output.len() < 200_000, "{} bytes", reply.output.len());
+    assert!(reply.log.iter().all(|line| line.text.len() < 5_000));
+}
+
+#[test]
+fn a_relative_path_without_a_working_directory_is_refused() {
+    let mut store = MemoryStore::new();
+    let config = own(json!({"subnet": "10.0.0.0/29", "dataDir": "rel"}));
+    let mut request = request("plat-ipam", "ADD", "c1", &config);
+    refused(
+        outcome(&cni::call(&request, &mut store, &mut Boot("b"))),
+        999,
+        &["mkdir rel: no such file or directory", "give a whole path"],
+    );
+    assert_eq!(cni::locate(&request).backend, cni::Backend::None);
+    request.surroundings.working_directory = "/srv/x".into();
+    assert_eq!(cni::locate(&request).backend, cni::Backend::Directory("/srv/x/rel".into()));
+}
+
+#[test]
+fn gc_takes_a_long_list_of_ids_that_look_alike() {
+    let mut store = MemoryStore::new();
+    let keys = Keys::new("net");
+    for index in 0..300u128 {
+        let address = Address::new(Family::V4, 0x0a00_0000 + index).unwrap();
+        store.seed(&keys, &Place::Address(address), &Record::owned(&format!("{index:064x}"), "eth0", None));
+    }
+    let mut config = own(json!({"subnet": "10.0.0.0/16"}));
+    let alive: Vec<Value> =
+        (0..20_000).step_by(2).map(|id| json!({"containerID": format!("{id:064x}"), "ifname": "eth0"})).collect();
+    config["cni.dev/valid-attachments"] = json!(alive);
+    assert_eq!(call(&mut store, "GC", "", &config).exit_status, 0);
+    assert_eq!(held(&mut store).len(), 150);
+    assert!(held(&mut store).contains("10.0.0.4") && !held(&mut store).contains("10.0.0.5"));
+}

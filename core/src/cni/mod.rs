@@ -16,20 +16,21 @@ pub(crate) use environment::Environment;
 
 use crate::clock::Clock;
 use crate::json::{Json, Node, to_go_text};
-use crate::limits::NETWORK_NAME_BYTES_MAX;
+use crate::limits::{LOG_LINE_BYTES_MAX, MESSAGE_BYTES_MAX, NETWORK_NAME_BYTES_MAX};
 use crate::network::is_container_id;
 use crate::store::Store;
 use crate::strategy::ranges;
-use crate::strategy::ranges::config::{Location, Personality, absolute};
+use crate::strategy::ranges::config::{Location, Personality};
 use environment::Verb;
 use failure::Failure;
+use std::borrow::Cow;
 
 /// What the core cannot know and a host can, about the machine and the process of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The operating system's host name, as it is.
     pub host_name: String,
-    /// Absolute; relative paths in a configuration start here.
+    /// Absolute; relative paths in a configuration start here. Empty if it is not known.
     pub working_directory: String,
     /// Whether CNI_NETNS is the network namespace of the calling process; none if it could not be opened or was not
     /// looked at.
@@ -94,6 +95,7 @@ impl Line {
     /// Texts quote what callers wrote; control characters are escaped, so that a line stays one line and a terminal
     /// that shows it is left alone.
     pub(crate) fn new(level: Level, text: &str) -> Self {
+        let text = cut(text, LOG_LINE_BYTES_MAX);
         let mut escaped = String::with_capacity(text.len());
         for c in text.chars() {
             if c.is_control() { escaped.extend(c.escape_default()) } else { escaped.push(c) }
@@ -242,8 +244,24 @@ fn check_input(request: &Request, environment: Environment) -> Result<Checked, F
     Ok(Checked { environment, verb, document, network, version, personality })
 }
 
+/// As much of a text as fits, and a mark where something was left out.
+fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    if text.len() <= bytes_max {
+        return text.into();
+    }
+    let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let kept = text.get(..end).unwrap_or_default();
+    format!("{kept}... ({} bytes more)", text.len() - end).into()
+}
+
 fn refusal(failure: &Failure) -> Reply {
-    Reply { exit_status: 1, output: to_go_text(failure).into_bytes(), contended: failure.contended, ..Reply::default() }
+    let shown = Failure {
+        code: failure.code,
+        msg: cut(&failure.msg, MESSAGE_BYTES_MAX).into_owned(),
+        details: cut(&failure.details, MESSAGE_BYTES_MAX).into_owned(),
+        contended: failure.contended,
+    };
+    Reply { exit_status: 1, output: to_go_text(&shown).into_bytes(), contended: shown.contended, ..Reply::default() }
 }
 
 /// What a person sees who starts the plugin by hand.
@@ -276,7 +294,7 @@ pub fn locate(request: &Request) -> Target {
     };
     let directory = &request.surroundings.working_directory;
     if let Ok((location, _)) = Location::read(&checked.document, directory) {
-        target.backend = Backend::Directory(absolute(&location.data_dir, directory));
+        target.backend = Backend::Directory(location.data_dir);
         target.network = checked.network;
         target.exclusive = true;
         target.lock_wait_ms_max = location.lock_wait_ms_max;

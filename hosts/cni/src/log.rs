@@ -41,6 +41,7 @@ pub(crate) fn to_stderr(lines: &[Line]) {
     };
     let mut text = String::new();
     if let Some(value) = unknown {
+        let value = value.escape_debug();
         text.push_str(&format!("warn: {VARIABLE}={value} is no level; use error, warn, info or debug\n"));
     }
     for line in lines.iter().filter(|line| line.level <= most) {

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let timing = timing::Timing::start();
     failure::answer_panics();
+    process::ignore_file_size_signal();
     let mut arguments = std::env::args_os().skip(1);
     // A runtime never passes arguments; a person may.
     match arguments.next() {

@@ -41,9 +41,9 @@ fn program() -> String {
     name.map_or_else(|| OWN_NAME.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A directory that was removed under this process has no path; then relative paths start at the root.
+/// Empty where it has no path, since it was removed under this process, or none in UTF-8.
 fn working_directory() -> String {
-    std::env::current_dir().map_or_else(|_| "/".to_owned(), |path| path.to_string_lossy().into_owned())
+    std::env::current_dir().ok().and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_default()
 }
 
 /// Standard input, whole; one byte more than the core takes if it is longer, so that the core's limit refuses it.
@@ -59,4 +59,10 @@ pub(crate) fn netns_is_own(request: &Request) -> Option<bool> {
     let theirs = std::fs::metadata(std::ffi::OsStr::from_bytes(path)).ok()?;
     let own = std::fs::metadata("/proc/self/ns/net").ok()?;
     Some((theirs.dev(), theirs.ino()) == (own.dev(), own.ino()))
+}
+
+/// Has a file that may not grow (RLIMIT_FSIZE) be an error of the write, which is answered, and not the end of the process.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: it installs no handler, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -2,8 +2,8 @@
 
 use crate::timing::Timing;
 use crate::{failure, log, process};
-use plat_core::cni::{Backend, Line, Reply, Request, Target};
-use plat_runtime::{CallError, Core, Instance};
+use plat_core::cni::{Backend, Level, Line, Reply, Request, Target};
+use plat_runtime::{CallError, Core, INPUT_BYTES_MAX, Instance};
 use plat_stores::clock::SystemClock;
 use plat_stores::directory::{DirectoryStore, Options};
 use plat_stores::files::{NoStore, WithHostFiles};
@@ -24,36 +24,56 @@ pub(crate) fn serve(mut timing: Timing) -> ExitCode {
     let started = Instant::now();
     let code = match run(started, &mut timing) {
         Ok(reply) => {
-            // If a stream is closed, nobody is there to be told.
+            // If standard error is closed, nobody is there to be told.
             let _ = std::io::stderr().write_all(&reply.error_output);
-            let _ = std::io::stdout().write_all(&reply.output);
-            ExitCode::from(reply.exit_status)
+            match write_whole(&reply.output) {
+                Ok(()) => ExitCode::from(reply.exit_status),
+                Err(error) => {
+                    log::to_stderr(&[Line {
+                        level: Level::Error,
+                        text: format!("the answer could not be written to standard output: {error}"),
+                    }]);
+                    ExitCode::FAILURE
+                }
+            }
         }
-        Err(Failure { message, details }) => failure::answer(&message, &details),
+        Err(Failure { code, message, details }) => failure::answer(code, &message, &details),
     };
     timing.mark("answer");
     timing.print();
     code
 }
 
+/// Writes all of an answer; a caller that cannot have it must not take the call for a success.
+fn write_whole(answer: &[u8]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(answer)?;
+    out.flush()
+}
+
 /// A call that the core could not answer.
 struct Failure {
+    code: u32,
     message: String,
     details: String,
 }
 
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
-        let details = match &error {
-            CallError::RequestsTooLarge { .. } => "make the network configuration on standard input smaller".to_owned(),
-            _ => format!(
-                "plat-ipam {} with core {} could not answer. What it had reserved for this call is given back by DEL or \
+        if matches!(error, CallError::RequestsTooLarge { .. }) {
+            return Self {
+                code: failure::CODE_INTERNAL,
+                message: format!("the network configuration on standard input is longer than {INPUT_BYTES_MAX} bytes"),
+                details: "make it smaller".to_owned(),
+            };
+        }
+        let details = format!(
+            "plat-ipam {} with core {} could not answer. What it had reserved for this call is given back by DEL or \
                  GC. This is a fault: please report it with the configuration and the environment",
-                env!("CARGO_PKG_VERSION"),
-                plat_runtime::CORE_SHA256
-            ),
-        };
-        Self { message: error.to_string(), details }
+            env!("CARGO_PKG_VERSION"),
+            plat_runtime::CORE_SHA256
+        );
+        Self { code: failure::CODE_INTERNAL, message: error.to_string(), details }
     }
 }
 
@@ -67,7 +87,8 @@ fn run(started: Instant, timing: &mut Timing) -> Result<Reply, Failure> {
     let mut target = locate(&mut instance, &request)?;
     if target.reads_input {
         request.input = process::input().map_err(|error| Failure {
-            message: format!("cannot read the network configuration from standard input: {error}"),
+            code: failure::CODE_IO_FAILURE,
+            message: format!("error reading from stdin: {error}"),
             details: "a CNI plugin is given its configuration on standard input".to_owned(),
         })?;
         timing.mark("input");
@@ -136,6 +157,7 @@ fn call_once(
         }
         Backend::Sqlite(_) | Backend::Etcd(_) | Backend::Kubernetes | Backend::Daemon(_) => {
             return Err(Failure {
+                code: failure::CODE_INTERNAL,
                 message: format!("this plat-ipam has no store of the kind {}", kind(&target.backend)),
                 details: format!("the stores of this build are: {}", crate::about::STORES.join(", ")),
             });

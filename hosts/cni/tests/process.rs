@@ -232,3 +232,60 @@ fn phases_are_timed_on_request() {
         assert!(phases.contains(&phase), "{phase} is not in {phases:?}");
     }
 }
+
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut call = cni("ADD", folder.path(), "");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = call.command.stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&call.input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("could not be written to standard output"), "{output:?}");
+}
+
+#[test]
+fn input_that_cannot_be_read_is_code_5() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut call = cni("ADD", folder.path(), "");
+    let directory = std::fs::File::open("/").unwrap();
+    let output = call.command.stdin(directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["code"], 5, "{output:?}");
+    assert!(json(&output)["msg"].as_str().unwrap().starts_with("error reading from stdin: "), "{output:?}");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_not_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = call("x").command.get_program().to_owned();
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "ulimit -f 0; exec -a host-local \"$0\""]).arg(plugin).env_clear().env("PATH", "/usr/bin:/bin");
+    let inner = cni("ADD", folder.path(), "");
+    for (name, value) in inner.command.get_envs() {
+        limited.env(name, value.unwrap());
+    }
+    let output = Call { command: limited, input: inner.input }.run();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(json(&output)["msg"].as_str().unwrap().contains("file too large"), "{output:?}");
+}
+
+#[test]
+fn a_working_directory_that_is_gone_has_no_relative_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let plugin = call("x").command.get_program().to_owned();
+    let mut inner = cni("ADD", Path::new("rel"), "");
+    let mut command = Command::new("bash");
+    command.args(["-c", "rmdir \"$PWD\"; exec -a host-local \"$0\""]).arg(plugin).current_dir(&gone);
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    for (name, value) in inner.command.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    inner.command = command;
+    let output = inner.run();
+    assert_eq!(json(&output)["msg"], "mkdir rel: no such file or directory", "{output:?}");
+    assert!(!Path::new("/rel").exists());
+}

@@ -12,8 +12,9 @@ pub const INPUT_BYTES_MAX: usize = 4 << 20;
 /// a page of the store is 1 MiB.
 pub const MEMORY_BYTES_MAX: usize = 128 << 20;
 
-/// Fuel for one request: about one unit for each instruction.
-pub const FUEL_PER_REQUEST: u64 = 4_000_000_000;
+/// Fuel for one request: about one unit for each instruction. The largest honest request, a GC over 65,000 addresses with a
+/// list of [`INPUT_BYTES_MAX`], takes about a fifth of it.
+pub const FUEL_PER_REQUEST: u64 = 20_000_000_000;
 
 /// How many bytes the component may hand to the host at once: in one store call, or as the replies of a call. The
 /// largest value that a strategy writes is a full /20 block of nearly 1 MiB; a reply holds no more than that either.

@@ -75,8 +75,11 @@ fn read_dns(call: &mut Call<'_>, path: &str) -> Result<Dns, Failure> {
     if path.is_empty() {
         return Ok(Dns::default());
     }
-    let key = format!("file/{}", absolute(path, &call.surroundings.working_directory));
-    match call.read(&[key])?.into_iter().next().flatten() {
+    let found = match absolute(path, &call.surroundings.working_directory) {
+        Some(whole) => call.read(&[format!("file/{whole}")])?.into_iter().next().flatten(),
+        None => None,
+    };
+    match found {
         Some(entry) => Ok(Dns::from_resolv_conf(&entry.value)),
         None => Err(Failure::internal(format!("open {path}: no such file or directory"))),
     }

@@ -13,13 +13,32 @@ use crate::limits;
 use crate::net::Family;
 use crate::network::{Place, Record};
 use crate::store::{self, Entry};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The newest name of the list, and what libcni sends beside it.
 const LISTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 
+/// A container id that is compared by its hash first: ids may share long beginnings, and there may be many.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Id<'a> {
+    hash: u64,
+    text: Cow<'a, str>,
+}
+
+impl<'a> Id<'a> {
+    /// FNV-1a: fixed, so that every build goes the same way.
+    fn new(text: impl Into<Cow<'a, str>>) -> Self {
+        let text = text.into();
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        Self { hash, text }
+    }
+}
+
 /// Live attachments: the interfaces of each container.
-type Alive = BTreeMap<String, BTreeSet<String>>;
+type Alive = BTreeMap<Id<'static>, BTreeSet<String>>;
 
 /// Reads the list of live attachments; none if the configuration has none.
 fn read_alive(document: &Json) -> Result<Option<Alive>, Mismatch> {
@@ -42,7 +61,7 @@ fn read_alive(document: &Json) -> Result<Option<Alive>, Mismatch> {
     Ok(valid.or(attachments).map(|list| {
         let mut alive = Alive::new();
         for (container, ifname) in list {
-            alive.entry(container).or_default().insert(ifname);
+            alive.entry(Id::new(container)).or_default().insert(ifname);
         }
         alive
     }))
@@ -61,7 +80,8 @@ fn judge(record: Option<&Record>, alive: &Alive) -> Judgement {
         let why = record.and_then(|record| record.foreign.clone()).unwrap_or_else(|| "unknown content".into());
         return Judgement::Report(why);
     };
-    let lives = match (alive.get(container), ifname) {
+    let id: Id<'_> = Id::new(container.as_str());
+    let lives = match (alive.get(&id), ifname) {
         (None, _) => false,
         // Recorded for the container alone: any of its interfaces keeps it.
         (Some(_), None) => true,

@@ -109,7 +109,7 @@ pub(crate) struct Config {
 /// The part of a configuration that says where things are; it can be read when the rest is broken.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
-    /// As written, or the default.
+    /// The whole path.
     pub(crate) data_dir: String,
     pub(crate) log: Option<LogFile>,
     pub(crate) lock_wait_ms_max: u64,
@@ -546,6 +546,16 @@ pub(crate) fn load(document: &Json, cni_args: &str, personality: Personality) ->
     let mut requests = Vec::new();
     requests.extend(args::read(cni_args, parse_request).map_err(Failure::internal)?.map(RawRequest::Address));
     requests.extend(raw.args_ips.iter().chain(&raw.runtime_ips));
+    if requests.len() > limits::REQUESTS_MAX {
+        return Err(Failure::new(
+            code::INVALID_CONFIG,
+            format!(
+                "{} addresses are requested: each range set gives one, and at most {} are taken",
+                requests.len(),
+                limits::REQUESTS_MAX
+            ),
+        ));
+    }
     let mut requested = Vec::new();
     for request in requests {
         match request {
@@ -672,21 +682,26 @@ impl Location {
         if data_dir.is_empty() {
             data_dir = DATA_DIR.into();
         }
-        let log = (!log_path.is_empty()).then(|| LogFile {
-            path: absolute(&log_path, working_directory),
-            bytes_max: u64::try_from(log_mib).unwrap_or_default() << 20,
-        });
+        let bytes_max = u64::try_from(log_mib).unwrap_or_default() << 20;
+        let log = absolute(&log_path, working_directory)
+            .filter(|_| !log_path.is_empty())
+            .map(|path| LogFile { path, bytes_max });
+        let Some(data_dir) = absolute(&data_dir, working_directory) else {
+            return Err(Failure::internal(format!("mkdir {data_dir}: no such file or directory")).with_details(
+                "a relative dataDir starts at the working directory, which is not known: give a whole path",
+            ));
+        };
         let lock_wait_ms_max = u64::try_from(lock_wait_seconds).unwrap_or_default() * 1000;
         Ok((Self { data_dir, log, lock_wait_ms_max }, complaint))
     }
 }
 
-/// Completes a relative path.
-pub(crate) fn absolute(path: &str, working_directory: &str) -> String {
+/// Completes a relative path; none if the working directory is not known.
+pub(crate) fn absolute(path: &str, working_directory: &str) -> Option<String> {
     if path.starts_with('/') {
-        return path.into();
+        return Some(path.into());
     }
-    format!("{}/{path}", working_directory.trim_end_matches('/'))
+    working_directory.starts_with('/').then(|| format!("{}/{path}", working_directory.trim_end_matches('/')))
 }
 
 /// How many addresses a set can give out: its ranges without their gateways and what is excluded.

@@ -48,6 +48,7 @@ impl Call<'_> {
     /// Loads the whole configuration and logs what is odd about it.
     fn load(&mut self) -> Result<config::Config, Failure> {
         let loaded = config::load(self.document, &self.environment.args, self.personality)?;
+        Location::read(self.document, &self.surroundings.working_directory)?;
         for warning in loaded.warnings {
             self.note(Level::Warning, warning);
         }
