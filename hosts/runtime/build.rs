@@ -3,6 +3,7 @@
 //! The tool is run by a Cargo of its own with a target folder of its own, `<target>/tools`: a build dependency would
 //! compile Cranelift once for each profile, and for clippy again.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,6 +41,13 @@ fn main() {
     command.arg("--fixtures").arg(crate_dir.join("tests/components"));
     let status = command.status().unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
     assert!(status.success(), "plat-precompile failed; its messages stand above");
+
+    // The compiler does not look into what `.incbin` takes in: without this, an incremental build would keep old code.
+    let code =
+        std::fs::read(out_dir.join("core.native.cwasm")).unwrap_or_else(|error| panic!("core.native.cwasm: {error}"));
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&code);
+    println!("cargo::rustc-env=PLAT_CORE_CODE=0x{:016x}", hasher.finish());
 }
 
 /// The target folder of the outer build: the nearest one above OUT_DIR that Cargo marked with CACHEDIR.TAG, or the one

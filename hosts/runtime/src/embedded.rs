@@ -30,6 +30,8 @@ pub(crate) mod in_place {
     std::arch::global_asm!(
         ".pushsection .text.plat_core,\"ax\",%progbits",
         concat!(".p2align ", alignment_log2!()),
+        // Changes with the code, so that the compiler sees a change (build.rs).
+        concat!(".set plat_core_code_hash, ", env!("PLAT_CORE_CODE")),
         ".globl plat_core_code_start",
         ".hidden plat_core_code_start",
         "plat_core_code_start:",

@@ -14,7 +14,7 @@ pub const MEMORY_BYTES_MAX: usize = 128 << 20;
 
 /// Fuel for one request: about one unit for each instruction. The largest honest request, a GC over 65,000 addresses with a
 /// list of [`INPUT_BYTES_MAX`], takes about a fifth of it.
-pub const FUEL_PER_REQUEST: u64 = 20_000_000_000;
+pub const FUEL_PER_REQUEST: u64 = 8_000_000_000;
 
 /// How many bytes the component may hand to the host at once: in one store call, or as the replies of a call. The
 /// largest value that a strategy writes is a full /20 block of nearly 1 MiB; a reply holds no more than that either.
