@@ -87,6 +87,9 @@ fn store(held: u32) -> MemoryStore {
     store
 }
 
+/// Which call of a turn is looked at.
+type Kind = fn(&Turn) -> f64;
+
 /// Microseconds of one ADD and one DEL, each the mean of one turn.
 #[derive(Clone, Copy, Default)]
 struct Turn {
@@ -152,7 +155,7 @@ fn main() {
                 assert_eq!(*replies_of, replies[0], "{title} and native give different answers");
             }
         }
-        let kinds: [(&str, fn(&Turn) -> f64); 3] =
+        let kinds: [(&str, Kind); 3] =
             [("ADD", |turn| turn.add), ("DEL", |turn| turn.del), ("ADD + DEL", |turn| turn.add + turn.del)];
         for (kind, time) in kinds {
             let of = |index: usize| median(turns[index].iter().map(time));
