@@ -149,6 +149,12 @@ pub(super) struct Stray {
     pub(super) version: Version,
 }
 
+/// Whether this path of a stray stays below the network's directory. A journal or an index that somebody else wrote may
+/// say anything, and what it names is removed and made with our rights.
+pub(super) fn is_inside(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
 /// Reads a file that may be a stray, following symbolic links as the original does. None: it is none.
 pub(super) fn stray(folder: impl AsFd, path: &str) -> Option<Stray> {
     let top = if path.contains('/') { Name::Other } else { Name::of(path) };

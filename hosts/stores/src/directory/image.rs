@@ -185,7 +185,7 @@ impl Image {
             }
             let strays = parts.u32()?;
             for _ in 0..strays {
-                self.strays.push(parts.text()?);
+                self.strays.push(parts.text().filter(|path| super::files::is_inside(path))?);
             }
             parts.bytes.is_empty().then_some(())
         })();

@@ -210,7 +210,10 @@ fn parse_record(payload: &[u8]) -> Option<Parsed> {
                     3 => {
                         Operation::Remove { address: parts.address()?, in_base: parts.u8()? == 1, old: parts.bytes()? }
                     }
-                    4 => Operation::RemoveStray { path: parts.text()?, old: parts.bytes()? },
+                    4 => Operation::RemoveStray {
+                        path: parts.text().filter(|path| super::files::is_inside(path))?,
+                        old: parts.bytes()?,
+                    },
                     5 => Operation::Touch { address: parts.address()?, in_base: parts.u8()? == 1, held: parts.held()? },
                     _ => return None,
                 });
@@ -384,6 +387,24 @@ mod tests {
             if let Some(journal) = Journal::parse(&bytes[..length]) {
                 assert!(journal.end <= length as u64);
             }
+        }
+    }
+
+    #[test]
+    fn a_removal_outside_the_directory_ends_the_journal() {
+        let with = |path: &str| {
+            let mut bytes = header(5, None);
+            let operations = vec![Operation::RemoveStray { path: path.into(), old: b"x".to_vec() }];
+            let commit = Redo { version: 1, mtime: (1, 2), operations };
+            bytes.extend(redo(&commit, first_chain(&bytes)).0);
+            Journal::parse(&bytes).unwrap()
+        };
+        for path in ["", "/etc/passwd", "..", "../x", "a/../../x", "a//x", "a/", "./x", "a/.", "a\0b"] {
+            let journal = with(path);
+            assert!(journal.pending.is_none() && journal.end == HEADER as u64, "{path:?}");
+        }
+        for path in ["x", "a/x", "..x", "a/...", ".hidden"] {
+            assert!(with(path).pending.is_some(), "{path:?}");
         }
     }
 }
