@@ -36,7 +36,7 @@ impl Open {
         events: &[Event],
         durability: Durability,
     ) -> Result<Vec<Version>, Stop> {
-        if batch.is_empty() {
+        if batch.is_empty() && events.is_empty() {
             return self.check_writable().map(|()| Vec::new());
         }
         check_batch(batch, ATOMIC_WRITES)?;
