@@ -655,3 +655,61 @@ fn an_unreadable_file_stays_taken_and_is_told() {
         assert!(holder(&mut store, "10.0.0.2").is_some());
     }
 }
+
+/// `.plat/net` of a store in which one address is held.
+fn used_store() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    add(folder.path(), "10.0.0.1", "c1", 0);
+    let plat = folder.path().join(".plat/net");
+    assert!(plat.join("index").is_file());
+    (folder, plat)
+}
+
+#[test]
+fn fifos_and_links_in_place_of_our_files_neither_hold_nor_lead_a_call() {
+    for name in ["index", "journal", "history", "index.new", "journal.new"] {
+        let (folder, plat) = used_store();
+        let path = plat.join(name);
+        let _ = std::fs::remove_file(&path);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::fs::File::create(folder.path().join("net/foreign")).unwrap();
+        add(folder.path(), "10.0.0.2", "c2", 0);
+        add(folder.path(), "10.0.0.3", "c3", 0);
+
+        let (folder, plat) = used_store();
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        let path = plat.join(name);
+        let _ = std::fs::remove_file(&path);
+        std::fs::hard_link(&victim, &path).unwrap();
+        std::fs::File::create(folder.path().join("net/foreign")).unwrap();
+        add(folder.path(), "10.0.0.2", "c2", 0);
+        add(folder.path(), "10.0.0.3", "c3", 0);
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious", "{name}");
+    }
+}
+
+#[test]
+fn an_index_folder_that_others_can_write_to_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let open_to_all = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    for level in ["above", "below", "link"] {
+        let (folder, plat) = used_store();
+        match level {
+            "above" => open_to_all(plat.parent().unwrap()),
+            "below" => open_to_all(&plat),
+            _ => {
+                let elsewhere = folder.path().join("elsewhere");
+                std::fs::rename(&plat, &elsewhere).unwrap();
+                std::os::unix::fs::symlink(&elsewhere, &plat).unwrap();
+            }
+        }
+        let before = listing(&plat);
+        let mut store = open(folder.path());
+        commit(&mut store, &[create("10.0.0.2", "c2")]).unwrap();
+        told(&mut store, Level::Warning, "works without an index");
+        drop(store);
+        assert_eq!(listing(&plat), before, "{level}");
+        assert!(folder.path().join("net/10.0.0.2").is_file());
+    }
+}

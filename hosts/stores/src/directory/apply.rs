@@ -1,13 +1,13 @@
 //! Doing, undoing and completing the file operations of a commit.
 
-use super::files::{Seen, UNFINISHED, cursor, cursor_name, cursor_version, look};
+use super::files::{Seen, UNFINISHED, cursor, cursor_name, cursor_version, is_inside, look};
 use super::journal::{Operation, Redo, Stamp};
 use super::sys::{Sys, ctime};
 use crate::trouble::Trouble;
 use plat_core::net::Address;
 use plat_core::store::Version;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 /// The mtimes that we give to a directory begin in 1971 and end about five years later: no clock gives them.
@@ -175,6 +175,32 @@ impl Folders {
         }
     }
 
+    /// The folder of a stray and its name there, without following links: what lies behind one is not ours.
+    fn folder_of<'a>(&self, path: &'a str) -> Result<(OwnedFd, &'a str), Trouble> {
+        let trouble = |errno| Trouble::new("open", self.name(path), errno);
+        if !is_inside(path) {
+            return Err(trouble(Errno::INVAL));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = fs::openat(&self.dir, ".", flags, Mode::empty()).map_err(trouble)?;
+        let mut parts = path.split('/').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return Ok((folder, part));
+            }
+            folder = fs::openat(&folder, part, flags, Mode::empty()).map_err(trouble)?;
+        }
+        Err(trouble(Errno::INVAL))
+    }
+
+    fn unlink_stray(&self, sys: &mut Sys, path: &str) -> Result<(), Trouble> {
+        let (folder, name) = self.folder_of(path)?;
+        match sys.unlink(&folder, name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Trouble::new("remove", self.name(path), errno)),
+        }
+    }
+
     fn write_cursor(
         &self,
         sys: &mut Sys,
@@ -298,7 +324,7 @@ fn apply_one(
             Ok(())
         }
         Operation::Remove { address, .. } => Ok(folders.unlink(sys, &address.to_string())?),
-        Operation::RemoveStray { path, .. } => Ok(folders.unlink(sys, path)?),
+        Operation::RemoveStray { path, .. } => Ok(folders.unlink_stray(sys, path)?),
         Operation::Touch { .. } => Ok(()),
     }
 }
@@ -310,10 +336,13 @@ fn undo_one(folders: &Folders, sys: &mut Sys, operation: &Operation) -> Result<(
         Operation::Put { address, old: Some(old), .. } => restore(folders, sys, *address, old, true),
         Operation::Cursor { set, old, .. } => folders.write_cursor(sys, *set, old.as_deref(), false).map(|_| ()),
         Operation::Remove { address, old, .. } => restore(folders, sys, *address, old, false),
-        Operation::RemoveStray { path, old } => match sys.create(&folders.dir, path, old, false) {
-            Ok(_) => Ok(()),
-            Err((operation, errno)) => Err(Trouble::new(operation, folders.name(path), errno)),
-        },
+        Operation::RemoveStray { path, old } => {
+            let (folder, name) = folders.folder_of(path)?;
+            match sys.create(&folder, name, old, false) {
+                Ok(_) => Ok(()),
+                Err((operation, errno)) => Err(Trouble::new(operation, folders.name(path), errno)),
+            }
+        }
         Operation::Touch { .. } => Ok(()),
     }
 }
@@ -465,7 +494,7 @@ fn complete_one(folders: &Folders, sys: &mut Sys, number: usize, operation: &Ope
         }
         Operation::Cursor { set, new, .. } => folders.write_cursor(sys, *set, new.as_deref(), false).map(|_| ()),
         Operation::Remove { address, .. } => folders.unlink(sys, &address.to_string()),
-        Operation::RemoveStray { path, .. } => folders.unlink(sys, path),
+        Operation::RemoveStray { path, .. } => folders.unlink_stray(sys, path),
         Operation::Touch { .. } => Ok(()),
     }
 }

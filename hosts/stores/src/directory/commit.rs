@@ -9,7 +9,7 @@ use super::files::Seen;
 use super::held::{Body, Held, NOT_A_FILE};
 use super::image::Draft;
 use super::journal::{self, Operation, Redo, enter};
-use super::limits::{ATOMIC_WRITES, CONTENT_BYTES_MAX, JOURNAL_BYTES_MAX};
+use super::limits::{ATOMIC_WRITES, CONTENT_BYTES_MAX, JOURNAL_BYTES_LATER_MAX, JOURNAL_BYTES_MAX};
 use super::query::{misrouted, version};
 use super::{Context, Open, Stop, Writer, history};
 use crate::structured::{Put, check_batch, check_write};
@@ -74,6 +74,7 @@ impl Open {
                 context.notice(Level::Warning, Trouble::new("write", path, errno).to_string());
             }
         }
+        self.commits += 1;
         self.fold(context);
         Ok(planned.iter().map(|planned| planned.version(number, &cursors)).collect())
     }
@@ -280,7 +281,8 @@ impl Open {
 
     /// Folds the journal into a new index when it has grown long.
     fn fold(&mut self, context: &mut Context) {
-        if self.journal.as_ref().is_none_or(|writer| writer.end <= JOURNAL_BYTES_MAX) {
+        let length_max = if self.commits == 1 { JOURNAL_BYTES_MAX } else { JOURNAL_BYTES_LATER_MAX };
+        if self.journal.as_ref().is_none_or(|writer| writer.end <= length_max) {
             return;
         }
         let folded = (|| {

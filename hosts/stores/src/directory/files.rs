@@ -158,7 +158,7 @@ pub(super) fn is_inside(path: &str) -> bool {
 /// Reads a file that may be a stray, following symbolic links as the original does. None: it is none.
 pub(super) fn stray(folder: impl AsFd, path: &str) -> Option<Stray> {
     let top = if path.contains('/') { Name::Other } else { Name::of(path) };
-    if matches!(top, Name::Unfinished) {
+    if matches!(top, Name::Unfinished) || !is_inside(path) {
         return None;
     }
     // What a link leads to may be a fifo or a device, which is not opened.

@@ -1,10 +1,11 @@
 //! The history: what the commits meant, one JSON line each, in a file of limited size and its predecessor.
 
 use super::limits::HISTORY_BYTES_MAX;
+use super::open_own_file;
 use super::sys::write_all;
 use plat_core::store::Event;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, AtFlags, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -41,9 +42,15 @@ pub(super) fn append(plat: &OwnedFd, events: &[Event]) -> Result<(), Errno> {
     if lines.is_empty() {
         return Ok(());
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let open = || fs::openat(plat, NAME, flags, Mode::RUSR | Mode::WUSR);
-    let mut file = open()?;
+    let open = || open_own_file(plat, NAME, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND);
+    let mut file = match open() {
+        // Not a file of ours: a link, or a fifo. It makes room for one.
+        Err(Errno::LOOP | Errno::NXIO) => {
+            fs::unlinkat(plat, NAME, AtFlags::empty())?;
+            open()?
+        }
+        other => other?,
+    };
     let size = u64::try_from(fs::fstat(&file)?.st_size).unwrap_or(0);
     if size > 0 && size + lines.len() as u64 > HISTORY_BYTES_MAX {
         fs::renameat(plat, NAME, plat, NAME_BEFORE)?;

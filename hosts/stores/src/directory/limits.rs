@@ -4,9 +4,13 @@
 pub const ATOMIC_WRITES: u32 = 1024;
 
 /// The journal is folded into a new index when it is longer. Each call reads it whole (about 50 us at the limit), and
-/// each folding writes the whole index (about 20 ms at 65,000 addresses): at about 400 bytes a commit this is one
+/// each folding writes the whole index (about 0.1 s at 65,000 addresses): at about 400 bytes a commit this is one
 /// folding in 300 commits.
 pub const JOURNAL_BYTES_MAX: u64 = 128 << 10;
+
+/// A process that commits again and again (garbage collection) folds its later commits only at this length, so that it
+/// does not write the whole index for every few of them. The next process folds what is left.
+pub const JOURNAL_BYTES_LATER_MAX: u64 = 2 << 20;
 
 /// A longer journal is not read but taken for damaged: it may pass [`JOURNAL_BYTES_MAX`] by one commit, or while a
 /// full disk prevents folding.
@@ -35,3 +39,6 @@ pub const NOTICES_MAX: usize = 256;
 /// How often an answer is begun anew because the index turned out to be wrong: once for the index, once more for a
 /// writer that does not take the lock. After that the directory is changed faster than it can be read.
 pub const REBUILDS_MAX: usize = 3;
+
+/// A path may have no more bytes than this: the kernel's PATH_MAX.
+pub const PATH_BYTES_MAX: usize = 4096;

@@ -31,7 +31,7 @@ use plat_core::cni::{Level, Line};
 use plat_core::net::Address;
 use plat_core::network::{Keys, is_container_id};
 use plat_core::store::{Durability, Entry, Error, Event, Page, Store, Version, Write};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ struct Context {
 impl Context {
     fn notice(&mut self, level: Level, text: impl Into<String>) {
         if self.notices.len() < limits::NOTICES_MAX {
-            self.notices.push(Line { level, text: text.into() });
+            self.notices.push(Line { level, text: visible(&text.into()) });
         }
     }
 }
@@ -138,6 +138,8 @@ struct Open {
     image: Image,
     changes: BTreeMap<Address, Change>,
     version_last: u64,
+    /// Commits since the directory was opened.
+    commits: u64,
     /// The index must be made anew by each call, since there are sub-directories or too many strays.
     untrusted: bool,
     /// The paths of files that may be strays.
@@ -227,23 +229,43 @@ impl Store for DirectoryStore {
 
 /// Makes a directory and those above it, as Go's MkdirAll does and with its errors.
 fn make_all(path: &Path) -> Result<(), Trouble> {
-    let trouble = |errno| Trouble::new("mkdir", path.to_string_lossy(), errno);
-    match fs::stat(path) {
-        Ok(stat) if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Directory => return Ok(()),
-        Ok(_) => return Err(trouble(Errno::NOTDIR)),
-        Err(_) => {}
+    let name = path.to_string_lossy();
+    if path.as_os_str().len() > limits::PATH_BYTES_MAX {
+        let start: String = name.chars().take(64).collect();
+        return Err(Trouble::new("mkdir", format!("{start}..."), Errno::NAMETOOLONG));
     }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_all(parent)?;
+    let is_folder = |stat: &fs::Stat| fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Directory;
+    let mut missing = Vec::new();
+    for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
+        match fs::stat(folder) {
+            Ok(stat) if is_folder(&stat) => break,
+            Ok(_) => return Err(Trouble::new("mkdir", folder.to_string_lossy(), Errno::NOTDIR)),
+            Err(_) => missing.push(folder),
+        }
     }
-    match fs::mkdir(path, Mode::from_raw_mode(0o755)) {
-        Ok(()) => Ok(()),
-        // Somebody else made it in between, or it is something else.
-        Err(errno) => match fs::lstat(path) {
-            Ok(stat) if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Directory => Ok(()),
-            _ => Err(trouble(errno)),
-        },
+    for folder in missing.into_iter().rev() {
+        if let Err(errno) = fs::mkdir(folder, Mode::from_raw_mode(0o755)) {
+            // Somebody else made it in between, or it is something else.
+            match fs::lstat(folder) {
+                Ok(stat) if is_folder(&stat) => {}
+                _ => return Err(Trouble::new("mkdir", folder.to_string_lossy(), errno)),
+            }
+        }
     }
+    Ok(())
+}
+
+/// The text with its control characters escaped: names of files get into notices, and must not forge lines of a log.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    out
 }
 
 fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
@@ -317,6 +339,7 @@ impl Open {
             image: Image::empty(),
             changes: BTreeMap::new(),
             version_last: 0,
+            commits: 0,
             untrusted: false,
             stray_paths: Vec::new(),
             strays: None,
@@ -445,8 +468,10 @@ impl Open {
     ) -> Result<(Image, Writer), Trouble> {
         let plat_path = &self.folders.plat_path;
         let trouble = |operation, name: &str, errno| Trouble::new(operation, format!("{plat_path}/{name}"), errno);
+        // A new file, never one that is there: that may be a link, or a fifo.
         let create = |name: &str| {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let _ = fs::unlinkat(plat, name, fs::AtFlags::empty());
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             retry_on_intr(|| fs::openat(plat, name, flags, Mode::RUSR | Mode::WUSR))
                 .map_err(|errno| trouble("open", name, errno))
         };
@@ -481,22 +506,47 @@ impl Open {
     }
 }
 
+/// Opens `.plat/<network>`, and makes what is missing of it. What lies in it is believed and written to, so that both
+/// folders must be real ones, of our own user, and closed to all others.
 fn open_plat(path: &Path) -> Result<OwnedFd, Trouble> {
-    match open_folder(path) {
-        Ok(folder) => Ok(folder),
-        Err(Errno::NOENT) => {
-            let make = |path: &Path| match fs::mkdir(path, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(errno) => Err(Trouble::new("mkdir", path.to_string_lossy(), errno)),
-            };
-            if let Some(parent) = path.parent() {
-                make(parent)?;
-            }
-            make(path)?;
-            open_folder(path).map_err(|errno| Trouble::new("open", path.to_string_lossy(), errno))
-        }
-        Err(errno) => Err(Trouble::new("open", path.to_string_lossy(), errno)),
+    let trouble = |operation, folder: &Path, errno| Trouble::new(operation, folder.to_string_lossy(), errno);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(trouble("open", path, Errno::INVAL));
+    };
+    let above = open_own_folder(fs::CWD, parent).map_err(|(operation, errno)| trouble(operation, parent, errno))?;
+    open_own_folder(&above, Path::new(name)).map_err(|(operation, errno)| trouble(operation, path, errno))
+}
+
+/// Opens a folder of ours, and makes it if it is missing.
+fn open_own_folder(above: impl AsFd, name: &Path) -> Result<OwnedFd, (&'static str, Errno)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || retry_on_intr(|| fs::openat(&above, name, flags, Mode::empty()));
+    let folder = match open() {
+        Err(Errno::NOENT) => match fs::mkdirat(&above, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => open(),
+            Err(errno) => return Err(("mkdir", errno)),
+        },
+        other => other,
     }
+    .map_err(|errno| ("open", errno))?;
+    let stat = fs::fstat(&folder).map_err(|errno| ("stat", errno))?;
+    let others = Mode::WGRP | Mode::WOTH;
+    if stat.st_uid != rustix::process::geteuid().as_raw() || Mode::from_raw_mode(stat.st_mode).intersects(others) {
+        return Err(("trust (another user could write to it)", Errno::PERM));
+    }
+    Ok(folder)
+}
+
+/// Opens a file of ours in `.plat/<network>`: a regular one with this name alone. A fifo would hold the call for ever, and
+/// a link would lead elsewhere.
+fn open_own_file(plat: &OwnedFd, name: &str, access: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = retry_on_intr(|| fs::openat(plat, name, flags, Mode::RUSR | Mode::WUSR))?;
+    let stat = fs::fstat(&file)?;
+    if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile || stat.st_nlink != 1 {
+        return Err(Errno::LOOP);
+    }
+    Ok(file)
 }
 
 /// Reads the journal and the head of the index, and judges whether they speak for the directory.
@@ -507,8 +557,7 @@ fn load(folders: &Folders, context: &Context, look: &Stamp) -> Loaded {
         return loaded;
     };
     let mut doubts: Vec<(Level, String)> = Vec::new();
-    let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    match retry_on_intr(|| fs::openat(plat, INDEX, OFlags::RDONLY | flags, Mode::empty())) {
+    match open_own_file(plat, INDEX, OFlags::RDONLY) {
         Ok(file) => match Image::from_file(file) {
             Ok(image) => loaded.image = Some(image),
             Err(damaged) => doubts.push((Level::Warning, format!("the index is damaged: {}", damaged.0))),
@@ -551,10 +600,7 @@ fn load(folders: &Folders, context: &Context, look: &Stamp) -> Loaded {
 
 /// The journal's content, the file, and whether it can be written.
 fn open_journal(plat: &OwnedFd) -> Result<(Vec<u8>, OwnedFd, bool), Errno> {
-    let open = |access| {
-        let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        retry_on_intr(|| fs::openat(plat, JOURNAL, flags, Mode::empty()))
-    };
+    let open = |access| open_own_file(plat, JOURNAL, access);
     let (file, writable) = match open(OFlags::RDWR) {
         Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => (open(OFlags::RDONLY)?, false),
         file => (file?, true),
@@ -575,4 +621,24 @@ fn open_journal(plat: &OwnedFd) -> Result<(Vec<u8>, OwnedFd, bool), Errno> {
     }
     bytes.truncate(length);
     Ok((bytes, file, writable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(visible("a\nb\u{1b}[0m\u{85} \u{e4}"), "a\\nb\\u{1b}[0m\\u{85} \u{e4}");
+    }
+
+    #[test]
+    fn a_path_without_end_is_refused() {
+        let path = format!("/proc/none{}", "/a".repeat(20_000));
+        assert!(make_all(Path::new(&path)).is_err());
+        let base = std::env::temp_dir().join(format!("plat-make-all-{}", std::process::id()));
+        let deep = base.join("a/b/c");
+        assert!(make_all(&deep).is_ok() && deep.is_dir() && make_all(&deep).is_ok());
+        assert!(std::fs::remove_dir_all(base).is_ok());
+    }
 }
