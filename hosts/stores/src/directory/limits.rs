@@ -10,7 +10,7 @@ pub const JOURNAL_BYTES_MAX: u64 = 128 << 10;
 
 /// A process that commits again and again (garbage collection) folds its later commits only at this length, so that it
 /// does not write the whole index for every few of them. The next process folds what is left.
-pub const JOURNAL_BYTES_LATER_MAX: u64 = 2 << 20;
+pub const JOURNAL_BYTES_LATER_MAX: u64 = 512 << 10;
 
 /// A longer journal is not read but taken for damaged: it may pass [`JOURNAL_BYTES_MAX`] by one commit, or while a
 /// full disk prevents folding.

@@ -635,7 +635,9 @@ mod tests {
     #[test]
     fn a_path_without_end_is_refused() {
         let path = format!("/proc/none{}", "/a".repeat(20_000));
-        assert!(make_all(Path::new(&path)).is_err());
+        let trouble = make_all(Path::new(&path)).expect_err("a refusal");
+        assert_eq!(trouble.errno, Errno::NAMETOOLONG);
+        assert_eq!(trouble.path.len(), 64 + "...".len());
         let base = std::env::temp_dir().join(format!("plat-make-all-{}", std::process::id()));
         let deep = base.join("a/b/c");
         assert!(make_all(&deep).is_ok() && deep.is_dir() && make_all(&deep).is_ok());
