@@ -94,7 +94,7 @@ pub struct Line {
 impl Line {
     /// Texts quote what callers wrote; control characters are escaped, so that a line stays one line and a terminal
     /// that shows it is left alone.
-    pub(crate) fn new(level: Level, text: &str) -> Self {
+    pub fn new(level: Level, text: &str) -> Self {
         let text = cut(text, LOG_LINE_BYTES_MAX);
         let mut escaped = String::with_capacity(text.len());
         for c in text.chars() {
@@ -353,4 +353,15 @@ pub fn call(request: &Request, store: &mut dyn Store, clock: &mut dyn Clock) -> 
         }
     };
     Reply { log, ..reply }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_line_are_escaped() {
+        let line = Line::new(Level::Info, "a\nb\u{1b}[0m\u{85} \u{e4}");
+        assert_eq!(line.text, "a\\nb\\u{1b}[0m\\u{85} \u{e4}");
+    }
 }

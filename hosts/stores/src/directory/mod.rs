@@ -90,7 +90,8 @@ struct Context {
 impl Context {
     fn notice(&mut self, level: Level, text: impl Into<String>) {
         if self.notices.len() < limits::NOTICES_MAX {
-            self.notices.push(Line { level, text: visible(&text.into()) });
+            // Names of files get into notices: as lines they cannot forge others.
+            self.notices.push(Line::new(level, &text.into()));
         }
     }
 }
@@ -253,19 +254,6 @@ fn make_all(path: &Path) -> Result<(), Trouble> {
         }
     }
     Ok(())
-}
-
-/// The text with its control characters escaped: names of files get into notices, and must not forge lines of a log.
-fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
-    }
-    out
 }
 
 fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
@@ -626,11 +614,6 @@ fn open_journal(plat: &OwnedFd) -> Result<(Vec<u8>, OwnedFd, bool), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(visible("a\nb\u{1b}[0m\u{85} \u{e4}"), "a\\nb\\u{1b}[0m\\u{85} \u{e4}");
-    }
 
     #[test]
     fn a_path_without_end_is_refused() {
