@@ -12,10 +12,13 @@
 
 pub mod clock;
 pub mod cni;
+pub mod ipam;
 pub mod json;
 pub mod limits;
 pub mod net;
 pub mod network;
+pub mod objects;
 pub mod resolv;
+pub mod resources;
 pub mod store;
 mod strategy;
