@@ -20,5 +20,6 @@ pub mod network;
 pub mod objects;
 pub mod resolv;
 pub mod resources;
+pub mod selector;
 pub mod store;
 mod strategy;

@@ -41,3 +41,28 @@ pub const LOCK_WAIT_SECONDS_MAX: i64 = 230;
 pub const LOG_FILE_MIB: i64 = 10;
 /// The largest size of a log file that a configuration may ask for, in MiB.
 pub const LOG_FILE_MIB_MAX: i64 = 1024;
+/// Counts of one search for a free slice in one pool. A pool of 2^108 slices whose blocks all have its own length needs
+/// about 220; the rest is for pools with blocks of several lengths.
+pub const SEARCH_COUNTS_MAX: u32 = 4096;
+/// How old an empty block of another host must be before it is taken over, in seconds (`calico.md` 2.1).
+pub const RECLAIM_AGE_SECONDS: i64 = 60;
+/// How long another's half-done claim must stand unchanged before it is touched, in seconds: longer than any call lasts.
+pub const SIGHTING_GRACE_SECONDS: i64 = 300;
+/// Addresses of a family in one request: sixteen of the largest blocks.
+pub const ASSIGN_MAX: u32 = 65_536;
+/// Slices that one attempt tries to claim and loses to others before it begins anew.
+pub const CLAIM_TRIES_MAX: u32 = 8;
+/// Empty blocks of others that one attempt looks at in one pool.
+pub const RECLAIM_LOOK_MAX: usize = 16;
+/// Entries of an index of blocks asked for in one page.
+pub const ROOMS_PAGE: u32 = 64;
+/// Blocks with room that an explanation counts in one pool; beyond that its figures are an upper bound of what is held.
+pub const ROOMS_COUNTED_MAX: u32 = 65_536;
+/// Blocks claimed by one call: a /10 in blocks of /26.
+pub const CLAIM_BLOCKS_MAX: u32 = 65_536;
+/// Addresses of the largest block: a /20 or /116. Its object nears 1 MB (`calico.md` 7.3).
+pub const BLOCK_ADDRESSES_MAX: u32 = 4096;
+/// Characters of a selector (`calico.md` 1.1).
+pub const SELECTOR_CHARACTERS_MAX: usize = 1024;
+/// How deep a selector may be nested: deeper than any person writes, and far from the end of the stack.
+pub const SELECTOR_DEPTH_MAX: usize = 64;

@@ -4,8 +4,21 @@
 //! at no other moment; affinities and handles are claims and indexes. It knows pools, blocks, affinities and handles,
 //! and the protocol between them; it does not know CNI, nor where anything is stored.
 
+mod affinities;
+mod assign;
+mod choose;
+mod claim;
+mod desk;
+mod explain;
+mod owners;
+mod release;
+mod search;
+mod session;
+mod specific;
 mod types;
+mod usage;
 
+pub use explain::text;
 pub use types::*;
 
 use crate::clock::Clock;
@@ -27,73 +40,100 @@ pub struct Call<'a> {
     pub why: &'a str,
 }
 
-fn unbuilt<T>() -> Result<T, Error> {
-    Err(Error::Unavailable("not built yet".into()))
+/// How many writes a commit must hold for an address, its handle and what belongs to a claim to be written together: two
+/// blocks and a handle of a dual-stack request, or a block, two affinities, the kept sequence number and the checks of a
+/// new block's ancestors.
+const ATOMIC_WRITES_MIN: usize = 16;
+
+/// How the journal names an address: as the keys of the `ranges` strategy do.
+fn address_name(address: Address) -> String {
+    crate::network::Place::Address(address).to_string()
 }
 
 /// Assigns addresses that the core chooses.
-pub fn assign(_call: &mut Call<'_>, items: &[Assignment]) -> Vec<Granted> {
-    items.iter().map(|_| Granted { failed: unbuilt::<()>().err(), ..Granted::default() }).collect()
+pub fn assign(call: &mut Call<'_>, items: &[Assignment]) -> Vec<Granted> {
+    assign::assign(call, items)
 }
 
 /// Assigns addresses that the caller chooses.
-pub fn assign_ip(_call: &mut Call<'_>, items: &[Specific]) -> Vec<Result<Grant, Error>> {
-    items.iter().map(|_| unbuilt()).collect()
+pub fn assign_ip(call: &mut Call<'_>, items: &[Specific]) -> Vec<Result<Grant, Error>> {
+    items.iter().map(|item| session::tried(call, |session, attempt| specific::assign(session, item, attempt))).collect()
 }
 
 /// Releases addresses. A free one is no error; one that another handle holds, or of another sequence number, is.
-pub fn release(_call: &mut Call<'_>, items: &[Release]) -> Vec<Result<Released, Error>> {
-    items.iter().map(|_| unbuilt()).collect()
+pub fn release(call: &mut Call<'_>, items: &[Release]) -> Vec<Result<Released, Error>> {
+    release::release(call, items)
 }
 
 /// Releases all addresses of each handle, and says which.
 ///
 /// Errors: [`Error::NotFound`] if there is no such handle.
-pub fn release_by_handle(_call: &mut Call<'_>, handles: &[String]) -> Vec<Result<Vec<Address>, Error>> {
-    handles.iter().map(|_| unbuilt()).collect()
+pub fn release_by_handle(call: &mut Call<'_>, handles: &[String]) -> Vec<Result<Vec<Address>, Error>> {
+    release::release_by_handle(call, handles)
 }
 
 /// The addresses of each handle; none if there is no such handle.
-pub fn addresses_by_handle(_call: &mut Call<'_>, handles: &[String]) -> Vec<Result<Vec<Held>, Error>> {
-    handles.iter().map(|_| unbuilt()).collect()
+pub fn addresses_by_handle(call: &mut Call<'_>, handles: &[String]) -> Vec<Result<Vec<Held>, Error>> {
+    handles
+        .iter()
+        .map(|handle| session::tried(call, |session, _| owners::addresses_by_handle(session, handle)))
+        .collect()
 }
 
 /// Who holds each address; none where nobody does.
-pub fn held(_call: &mut Call<'_>, addresses: &[Address]) -> Vec<Result<Option<Held>, Error>> {
-    addresses.iter().map(|_| unbuilt()).collect()
+pub fn held(call: &mut Call<'_>, addresses: &[Address]) -> Vec<Result<Option<Held>, Error>> {
+    addresses.iter().map(|address| session::tried(call, |session, _| owners::held(session, *address))).collect()
 }
 
 /// Changes owner slots.
-pub fn set_owner_attributes(_call: &mut Call<'_>, items: &[OwnerChange]) -> Vec<Result<(), Error>> {
-    items.iter().map(|_| unbuilt()).collect()
+pub fn set_owner_attributes(call: &mut Call<'_>, items: &[OwnerChange]) -> Vec<Result<(), Error>> {
+    items.iter().map(|item| session::tried(call, |session, attempt| owners::change(session, item, attempt))).collect()
 }
 
 /// Claims every block of a prefix for a holder, whatever the block limit; says for each block whether it is the holder's.
-pub fn claim_affinities(_call: &mut Call<'_>, items: &[(Holder, Prefix)]) -> Vec<Result<Vec<AffinityOutcome>, Error>> {
-    items.iter().map(|_| unbuilt()).collect()
+///
+/// Errors: the prefix must lie in an enabled pool and hold a block of it.
+pub fn claim_affinities(call: &mut Call<'_>, items: &[(Holder, Prefix)]) -> Vec<Result<Vec<AffinityOutcome>, Error>> {
+    items.iter().map(|(holder, cidr)| affinities::claim_all(call, holder, *cidr)).collect()
 }
 
 /// Releases affinities. Empty blocks are deleted; others, unless they must be empty, live on without a holder.
-pub fn release_affinities(_call: &mut Call<'_>, items: &[AffinityRelease]) -> Vec<Result<Vec<AffinityOutcome>, Error>> {
-    items.iter().map(|_| unbuilt()).collect()
+pub fn release_affinities(call: &mut Call<'_>, items: &[AffinityRelease]) -> Vec<Result<Vec<AffinityOutcome>, Error>> {
+    items.iter().map(|asked| affinities::release_all(call, asked)).collect()
 }
 
 /// Sees to it that a host has a block, and says which.
-pub fn ensure_block(_call: &mut Call<'_>, items: &[BlockDemand]) -> Vec<Result<Prefix, Error>> {
-    items.iter().map(|_| unbuilt()).collect()
+pub fn ensure_block(call: &mut Call<'_>, items: &[BlockDemand]) -> Vec<Result<Prefix, Error>> {
+    items
+        .iter()
+        .map(|BlockDemand { holder, family, pools, edges }| {
+            session::tried(call, |session, _| assign::ensure_block(session, holder, *family, pools, edges.as_ref()))?
+        })
+        .collect()
 }
 
 /// Releases everything that a host claims. Addresses stay held.
-pub fn remove_host(_call: &mut Call<'_>, holders: &[Holder]) -> Vec<Result<Vec<AffinityOutcome>, Error>> {
-    holders.iter().map(|_| unbuilt()).collect()
+pub fn remove_host(call: &mut Call<'_>, holders: &[Holder]) -> Vec<Result<Vec<AffinityOutcome>, Error>> {
+    let all = |holder: &Holder| AffinityRelease {
+        holder: Some(holder.clone()),
+        within: None,
+        must_be_empty: false,
+        sequence: None,
+    };
+    holders.iter().map(|holder| affinities::release_all(call, &all(holder))).collect()
 }
 
 /// What [`assign`] would answer now, without a trace.
-pub fn explain(_call: &mut Call<'_>, items: &[Assignment]) -> Vec<Granted> {
-    items.iter().map(|_| Granted { failed: unbuilt::<()>().err(), ..Granted::default() }).collect()
+pub fn explain(call: &mut Call<'_>, items: &[Assignment]) -> Vec<Granted> {
+    assign::explain_each(call, items)
 }
 
 /// How full pools and blocks are (`calico.md` 2.13); pools by name or CIDR, all if empty.
-pub fn utilization(_call: &mut Call<'_>, _pools: &[String]) -> Result<Vec<PoolUsage>, Error> {
-    unbuilt()
+pub fn utilization(call: &mut Call<'_>, pools: &[String]) -> Result<Vec<PoolUsage>, Error> {
+    session::tried(call, |session, _| usage::utilization(session, pools))
+}
+
+/// The lengths that blocks of a family may have (`calico.md` 1.1).
+pub fn block_lengths(family: crate::net::Family) -> std::ops::RangeInclusive<u8> {
+    search::lengths(family)
 }

@@ -4,6 +4,7 @@ use crate::counted::CountedMap;
 use crate::files::check_read;
 use crate::structured::{Put, after_prefix, check_batch, check_key, check_write, split};
 use plat_core::network::{Keys, Place, Record, holdings_to_bytes, parse_holdings};
+use plat_core::objects::keys::{block_of_key, derived, is_derived};
 use plat_core::store::{
     Action, Durability, Entry, Error, Event, Expected, PAGE_BYTES_MAX, Page, Store, Version, Write,
 };
@@ -71,8 +72,34 @@ impl MemoryStore {
         self.slots.from("").map(|(key, slot)| (key.clone(), slot.value.clone())).collect()
     }
 
+    /// Puts any value, and the keys that follow from it.
     fn put(&mut self, key: String, value: Vec<u8>) {
+        if block_of_key(&key).is_some() {
+            let new = derived(&key, &value);
+            self.remove_derived(&key, &new);
+            for (key, value) in new {
+                self.slots.insert(key, Slot { value, version: self.version_last });
+            }
+        }
         self.slots.insert(key, Slot { value, version: self.version_last });
+    }
+
+    /// Removes any key, and those that follow from it.
+    fn remove(&mut self, key: &str) {
+        if block_of_key(key).is_some() {
+            self.remove_derived(key, &[]);
+        }
+        self.slots.remove(key);
+    }
+
+    /// Removes the keys that follow from the present value of a key, but for those that will be there again.
+    fn remove_derived(&mut self, key: &str, again: &[(String, Vec<u8>)]) {
+        let Some(slot) = self.slots.get(key) else { return };
+        for (old, _) in derived(key, &slot.value) {
+            if !again.iter().any(|(key, _)| *key == old) {
+                self.slots.remove(old.as_str());
+            }
+        }
     }
 
     fn put_record(&mut self, keys: &Keys, place: &Place, record: &Record) {
@@ -181,6 +208,9 @@ impl Store for MemoryStore {
             if place.is_none() && write.key.starts_with("network/") {
                 return Err(Error::Denied(format!("{}: no key of a network has this form", write.key)));
             }
+            if is_derived(&write.key) && !matches!(write.action, Action::Check) {
+                return Err(Error::Denied(format!("{}: derived from the blocks and not written", write.key)));
+            }
             puts.push(match &place {
                 Some((_, place)) => check_write(place, write)?,
                 None => None,
@@ -217,9 +247,7 @@ impl Store for MemoryStore {
                         Some((keys, place @ (Place::Address(_) | Place::Stray(_)))) => {
                             self.remove_record(&keys, &place, None);
                         }
-                        _ => {
-                            self.slots.remove(write.key.as_str());
-                        }
+                        _ => self.remove(&write.key),
                     }
                     Version::default()
                 }

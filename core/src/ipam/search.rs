@@ -1,0 +1,299 @@
+//! Finding a slice of a pool that no block overlaps, by counting blocks instead of visiting them.
+//!
+//! Blocks of one length are found by their keys, which are in address order, so that the number of blocks in any part of
+//! a pool is one count. Runs of slices that are full are left aside as a whole.
+
+use super::Holder;
+use super::session::{Session, Step};
+use crate::limits::SEARCH_COUNTS_MAX;
+use crate::net::{Address, AddressSet, Family, Prefix, Range};
+use crate::objects::keys::{block_key, blocks_prefix};
+use crate::resources::Pool;
+
+/// The lengths that blocks of a family may have (`calico.md` 1.1).
+pub(super) fn lengths(family: Family) -> std::ops::RangeInclusive<u8> {
+    match family {
+        Family::V4 => 20..=32,
+        Family::V6 => 116..=128,
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// No block overlaps this one.
+    Slice(Prefix),
+    /// There is none.
+    Full,
+    /// There may be one, but not within the bounds of one call.
+    GivenUp,
+}
+
+/// A number that is the same for a name on every host and in every build: 64-bit FNV-1a.
+fn stable_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The slices of a pool that are as long as its blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slices {
+    first: Address,
+    length: u8,
+    /// The index of the last slice.
+    last: u128,
+}
+
+impl Slices {
+    pub(super) fn of(pool: &Pool) -> Self {
+        Self::between(pool.cidr, pool.block_length)
+    }
+
+    /// The slices of a prefix. A prefix that is longer than the blocks has one, the block around it.
+    pub(super) fn between(cidr: Prefix, length: u8) -> Self {
+        let bits = length.saturating_sub(cidr.length());
+        let last = 1u128.checked_shl(u32::from(bits)).map_or(u128::MAX, |count| count - 1);
+        Self { first: cidr.first(), length, last }
+    }
+
+    fn host_bits(&self) -> u32 {
+        u32::from(self.first.family().bits().saturating_sub(self.length))
+    }
+
+    pub(super) fn nth(&self, index: u128) -> Option<Prefix> {
+        let distance = index.checked_shl(self.host_bits()).filter(|distance| distance >> self.host_bits() == index)?;
+        Prefix::new(Prefix::new(self.first.checked_add(distance)?, self.length)?.network(), self.length)
+    }
+
+    /// The index of the slice that contains an address of the pool.
+    fn index(&self, address: Address) -> u128 {
+        address.bits().saturating_sub(self.first.bits()).checked_shr(self.host_bits()).unwrap_or_default()
+    }
+
+    /// Where the search of a host begins, so that hosts do not meet (`calico.md` 2.4: a stable place for each host).
+    pub(super) fn start(&self, holder: &Holder) -> u128 {
+        let hash = u128::from(stable_hash(holder.name()));
+        match self.last.checked_add(1) {
+            Some(count) => hash % count,
+            None => hash,
+        }
+    }
+
+    /// The runs of slices that are not wholly reserved, as first and last index, in order.
+    fn unreserved(&self, reserved: &AddressSet) -> Vec<(u128, u128)> {
+        let whole = 1u128.checked_shl(self.host_bits()).unwrap_or_default();
+        let (Some(first), Some(last)) = (self.nth(0), self.nth(self.last)) else { return Vec::new() };
+        let Some(pool) = Range::new(first.first(), last.last()) else { return Vec::new() };
+        let mut runs = Vec::new();
+        let mut next = 0u128;
+        for range in reserved.intersection(&AddressSet::from_ranges([pool])).ranges() {
+            let from = range.first().bits() - self.first.bits();
+            let until = (range.last().bits() - self.first.bits()).saturating_add(1);
+            let (Some(first), Some(end)) = (from.checked_add(whole - 1).map(|at| at / whole), until.checked_div(whole))
+            else {
+                continue;
+            };
+            if first < end {
+                if next < first {
+                    runs.push((next, first - 1));
+                }
+                next = next.max(end);
+            }
+        }
+        if next <= self.last {
+            runs.push((next, self.last));
+        }
+        runs
+    }
+}
+
+/// One search in one pool.
+struct Search<'x, 's, 'a> {
+    session: &'x mut Session<'s, 'a>,
+    slices: Slices,
+    family: Family,
+    /// Other lengths of which there are blocks in or around the pool.
+    others: Vec<u8>,
+    counts_left: u32,
+}
+
+/// Finds a slice of the pool that no block overlaps and that is not wholly reserved, nor in `tried`.
+pub(super) fn find_slice(
+    session: &mut Session<'_, '_>,
+    pool: &Pool,
+    holder: &Holder,
+    reserved: &AddressSet,
+    tried: &[Prefix],
+) -> Step<Found> {
+    let slices = Slices::of(pool);
+    let family = pool.cidr.family();
+    let avoided = reserved.union(&AddressSet::from_ranges(tried.iter().map(|block| block.range()).collect::<Vec<_>>()));
+    let runs = slices.unreserved(&avoided);
+    let mut search = Search { session, slices, family, others: Vec::new(), counts_left: SEARCH_COUNTS_MAX };
+    // A look: as many blocks as slices. A full pool costs no more.
+    let room: u128 = runs.iter().map(|(first, last)| (last - first).saturating_add(1)).fold(0, u128::saturating_add);
+    let held = search.count(slices.length, 0, slices.last)?;
+    if room == 0 || (held == slices.last.saturating_add(1) && slices.last < u128::MAX) {
+        return Ok(Found::Full);
+    }
+    let whole_family = search.session.count_all(&format!("block/{}/", family_name(family)))?;
+    let same = search.session.count_all(&blocks_prefix(family, slices.length))?;
+    if whole_family > same {
+        search.others = search.other_lengths(pool.cidr)?;
+    }
+    let start = slices.start(holder);
+    // From the start to the end, then from the beginning to the start.
+    let after = runs.iter().filter(|(_, last)| *last >= start).map(|(first, last)| ((*first).max(start), *last));
+    let before = runs.iter().filter(|(first, _)| *first < start).map(|(first, last)| (*first, (*last).min(start - 1)));
+    let parts: Vec<(u128, u128)> = after.chain(before).collect();
+    for (first, last) in parts {
+        let mut from = first;
+        let mut length: u128 = 1;
+        // Runs of 1, 2, 4, ... slices, so that a slice near the start costs little.
+        loop {
+            let until = from.saturating_add(length - 1).min(last);
+            if let Some(index) = search.descend(from, until)? {
+                return Ok(slices.nth(index).map_or(Found::Full, Found::Slice));
+            }
+            if search.counts_left == 0 {
+                return Ok(Found::GivenUp);
+            }
+            if until >= last {
+                break;
+            }
+            from = until + 1;
+            length = length.saturating_mul(2);
+        }
+    }
+    Ok(Found::Full)
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "v4",
+        Family::V6 => "v6",
+    }
+}
+
+/// How many blocks of a length begin between two addresses, both included.
+pub(super) fn count_blocks(session: &mut Session<'_, '_>, length: u8, first: Address, last: Address) -> Step<u64> {
+    let prefix = blocks_prefix(first.family(), length);
+    let (Some(from), Some(until)) = (Prefix::new(first, length), Prefix::new(last, length)) else { return Ok(0) };
+    // A key's last digit is followed by nothing, so that one more digit comes right after the key.
+    let until = format!("{}0", block_key(Prefix::new(until.network(), length).unwrap_or(until)));
+    let mut from_key = block_key(Prefix::new(from.network(), length).unwrap_or(from));
+    if from.network() != first {
+        from_key.push('0');
+    }
+    session.count(&prefix, &from_key, &until)
+}
+
+impl Search<'_, '_, '_> {
+    /// How many blocks of a length begin in a run of slices.
+    fn count(&mut self, length: u8, first: u128, last: u128) -> Step<u128> {
+        self.counts_left = self.counts_left.saturating_sub(1);
+        let (Some(first), Some(last)) = (self.slices.nth(first), self.slices.nth(last)) else { return Ok(0) };
+        Ok(count_blocks(self.session, length, first.first(), last.last())?.into())
+    }
+
+    /// The lengths other than the pool's of which blocks lie in the pool or around it.
+    fn other_lengths(&mut self, cidr: Prefix) -> Step<Vec<u8>> {
+        let mut others = Vec::new();
+        for length in lengths(self.family).filter(|length| *length != self.slices.length) {
+            let first = Prefix::new(cidr.first(), length).map_or(cidr.first(), |around| around.network());
+            self.counts_left = self.counts_left.saturating_sub(1);
+            if count_blocks(self.session, length, first, cidr.last())? > 0 {
+                others.push(length);
+            }
+        }
+        Ok(others)
+    }
+
+    /// The first slice of a run that no block overlaps.
+    fn descend(&mut self, first: u128, last: u128) -> Step<Option<u128>> {
+        let mut stack = vec![(first, last)];
+        while let Some((mut first, last)) = stack.pop() {
+            if self.counts_left == 0 {
+                return Ok(None);
+            }
+            if !self.others.is_empty() {
+                // A block that is longer than a slice and began before the run reaches into it.
+                match self.end_of_block_around(first)? {
+                    Some(end) if end >= last => continue,
+                    Some(end) => first = end + 1,
+                    None => {}
+                }
+            }
+            let size = (last - first).saturating_add(1);
+            let (least, any) = self.covered(first, last)?;
+            if !any {
+                return Ok(Some(first));
+            }
+            if least >= size || size == 1 {
+                continue;
+            }
+            let middle = first + (last - first) / 2;
+            stack.push((middle + 1, last));
+            stack.push((first, middle));
+        }
+        Ok(None)
+    }
+
+    /// How many slices of a run are overlapped at least, by blocks that begin in it, and whether any is.
+    fn covered(&mut self, first: u128, last: u128) -> Step<(u128, bool)> {
+        let mut least = self.count(self.slices.length, first, last)?;
+        let mut any = least > 0;
+        for length in self.others.clone() {
+            let count = self.count(length, first, last)?;
+            any |= count > 0;
+            if length < self.slices.length {
+                // The last one may reach beyond the run.
+                let each = 1u128 << u32::from(self.slices.length - length);
+                least = least.saturating_add(count.saturating_mul(each).saturating_sub(each - 1).max(count.min(1)));
+            } else {
+                // Several may lie in one slice.
+                least = least.saturating_add(count.div_ceil(1u128 << u32::from(length - self.slices.length)));
+            }
+        }
+        Ok((least, any))
+    }
+
+    /// The last slice that a longer block covers which begins before this slice and reaches into it.
+    fn end_of_block_around(&mut self, index: u128) -> Step<Option<u128>> {
+        let Some(slice) = self.slices.nth(index) else { return Ok(None) };
+        for length in self.others.clone() {
+            if length >= self.slices.length {
+                continue;
+            }
+            let Some(around) = Prefix::new(slice.first(), length) else { continue };
+            if around.first() == slice.first() {
+                continue;
+            }
+            self.counts_left = self.counts_left.saturating_sub(1);
+            if count_blocks(self.session, length, around.first(), around.first())? > 0 {
+                return Ok(Some(self.slices.index(around.last()).min(self.slices.last)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A block that overlaps this one and is not it: none may (`design`: free means overlaps nothing, of whatever size).
+/// Read fresh after a block was created and before anything is granted from it.
+pub(super) fn overlapping(session: &mut Session<'_, '_>, block: Prefix) -> Step<Option<Prefix>> {
+    let family = block.family();
+    let around: Vec<Prefix> = lengths(family)
+        .filter(|length| *length < block.length())
+        .filter_map(|length| Prefix::new(Prefix::new(block.first(), length)?.network(), length))
+        .collect();
+    let keys: Vec<String> = around.iter().map(|prefix| block_key(*prefix)).collect();
+    let found = session.read(&keys, true)?;
+    if let Some((prefix, _)) = around.iter().zip(&found).find(|(_, entry)| entry.is_some()) {
+        return Ok(Some(*prefix));
+    }
+    for length in lengths(family).filter(|length| *length > block.length()) {
+        if count_blocks(session, length, block.first(), block.last())? > 0 {
+            return Ok(Prefix::new(block.first(), length));
+        }
+    }
+    Ok(None)
+}
