@@ -213,7 +213,8 @@ impl Reference {
             Ok(released) => {
                 let held = held.unwrap_or_else(|| panic!("{} was not held", item.address));
                 assert!(item.sequence.is_none_or(|sequence| sequence == held.sequence), "released with a stale number");
-                assert!(item.handle.is_none() || item.handle == held.handle, "released by another");
+                let handle = item.handle.as_deref().and_then(|handle| handle.split('\r').next());
+                assert!(handle.is_none() || handle == held.handle.as_deref(), "released by another");
                 self.held.remove(&item.address);
                 if *released == Released::Cooling {
                     self.cooling.insert(item.address, now);

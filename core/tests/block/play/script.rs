@@ -80,6 +80,7 @@ fn twin(line: &str) -> String {
     }
     let word = |word: &str| match word {
         "v4" => "v6".to_owned(),
+        "v4;" => "v6;".to_owned(),
         _ => match word.strip_prefix("block=").and_then(|length| length.parse::<u8>().ok()) {
             Some(length) => format!("block={}", length + 96),
             None => word.to_owned(),
@@ -752,7 +753,7 @@ impl Run {
                 assert_eq!(all, wanted, "{got:?}");
             }
         }
-        assert_eq!(got, parts, "{failed:?} {reports:?}");
+        assert_eq!(got, parts, "why it failed");
         if let Some(name) = name {
             self.variables.insert(name.to_owned(), grants.to_vec());
         }
