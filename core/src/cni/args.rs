@@ -5,10 +5,24 @@ use crate::json::{go_quote, go_quote_list};
 /// Reads the keys that host-local knows: `IP` and `IgnoreUnknown`. `IP` is parsed by `parse_ip`, which gives none for
 /// an empty value. The result is the address asked for, if any.
 pub(crate) fn read<T>(text: &str, parse_ip: impl Fn(&str) -> Result<Option<T>, String>) -> Result<Option<T>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
     let mut requested = None;
+    read_each(text, &mut |key, value| {
+        if key == "IP" {
+            requested = parse_ip(value)?;
+        }
+        Ok(key == "IP")
+    })?;
+    Ok(requested)
+}
+
+/// Hands each pair but `IgnoreUnknown` to `take`, which says whether it knows the key.
+///
+/// # Errors
+/// A pair that is none, one that `take` refuses, and unknown keys unless they are to be ignored.
+pub(crate) fn read_each(text: &str, take: &mut dyn FnMut(&str, &str) -> Result<bool, String>) -> Result<(), String> {
+    if text.is_empty() {
+        return Ok(());
+    }
     let mut ignore_unknown = false;
     let mut unknown = Vec::new();
     for pair in text.split(';') {
@@ -18,7 +32,6 @@ pub(crate) fn read<T>(text: &str, parse_ip: impl Fn(&str) -> Result<Option<T>, S
         };
         let wrong = |why: String| format!("ARGS: error parsing value of pair {}: {why}", go_quote(pair));
         match key {
-            "IP" => requested = parse_ip(value).map_err(wrong)?,
             "IgnoreUnknown" => {
                 ignore_unknown = match value.to_lowercase().as_str() {
                     "1" | "true" => true,
@@ -32,13 +45,17 @@ pub(crate) fn read<T>(text: &str, parse_ip: impl Fn(&str) -> Result<Option<T>, S
                             implement encoding.TextUnmarshaler"
                     .into());
             }
-            _ => unknown.push(pair),
+            _ => {
+                if !take(key, value).map_err(wrong)? {
+                    unknown.push(pair);
+                }
+            }
         }
     }
     if !unknown.is_empty() && !ignore_unknown {
         return Err(format!("ARGS: unknown args {}", go_quote_list(&unknown)));
     }
-    Ok(requested)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -19,8 +19,7 @@ use crate::json::{Json, Node, to_go_text};
 use crate::limits::{LOG_LINE_BYTES_MAX, MESSAGE_BYTES_MAX, NETWORK_NAME_BYTES_MAX};
 use crate::network::is_container_id;
 use crate::store::Store;
-use crate::strategy::ranges;
-use crate::strategy::ranges::config::{Location, Personality};
+use crate::strategy::{block, ranges};
 use environment::Verb;
 use failure::Failure;
 use std::borrow::Cow;
@@ -165,6 +164,36 @@ pub struct Target {
     pub compares_netns: bool,
 }
 
+/// Whose behaviour a call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Personality {
+    /// host-local's, to the last message.
+    HostLocal,
+    /// calico-ipam's.
+    CalicoIpam,
+    /// Our own.
+    Plat,
+}
+
+/// How addresses are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strategy {
+    Ranges,
+    Block,
+}
+
+/// The strategy of a call: the one that the program's name stands for, or under our own name `ipam.mode`.
+fn strategy_of(personality: Personality, document: &Json) -> Strategy {
+    let mut mode = String::new();
+    let read =
+        Node::root(document).members(&["ipam"], |_, node| node.members(&["mode"], |_, node| node.string(&mut mode)));
+    match personality {
+        Personality::CalicoIpam => Strategy::Block,
+        Personality::Plat if read.is_ok() && mode == "block" => Strategy::Block,
+        Personality::HostLocal | Personality::Plat => Strategy::Ranges,
+    }
+}
+
 /// A call whose protocol part is sound.
 struct Checked {
     environment: Environment,
@@ -173,6 +202,7 @@ struct Checked {
     network: String,
     version: String,
     personality: Personality,
+    strategy: Strategy,
 }
 
 /// What a call needs before a strategy is asked.
@@ -185,6 +215,7 @@ enum Checks {
 fn personality_of(program: &str) -> (Personality, &str) {
     match program {
         "host-local" => (Personality::HostLocal, program),
+        "calico-ipam" => (Personality::CalicoIpam, program),
         _ => (Personality::Plat, "plat-ipam"),
     }
 }
@@ -241,7 +272,8 @@ fn check_input(request: &Request, environment: Environment) -> Result<Checked, F
     };
     version::check(&version, gate.as_ref())?;
     let (personality, _) = personality_of(&request.program);
-    Ok(Checked { environment, verb, document, network, version, personality })
+    let strategy = strategy_of(personality, &document);
+    Ok(Checked { environment, verb, document, network, version, personality, strategy })
 }
 
 /// As much of a text as fits, and a mark where something was left out.
@@ -293,12 +325,18 @@ pub fn locate(request: &Request) -> Target {
         ..Target::default()
     };
     let directory = &request.surroundings.working_directory;
-    if let Ok((location, _)) = Location::read(&checked.document, directory) {
-        target.backend = Backend::Directory(location.data_dir);
+    let found = match checked.strategy {
+        Strategy::Ranges => ranges::config::Location::read(&checked.document, directory)
+            .ok()
+            .map(|(location, _)| (Backend::Directory(location.data_dir), location.lock_wait_ms_max, location.log)),
+        Strategy::Block => block::config::Location::read(&checked.document, directory)
+            .ok()
+            .map(|(location, _)| (location.backend, location.lock_wait_ms_max, location.log)),
+    };
+    if let Some((backend, lock_wait_ms_max, log)) = found {
+        (target.backend, target.lock_wait_ms_max, target.log) = (backend, lock_wait_ms_max, log);
         target.network = checked.network;
         target.exclusive = true;
-        target.lock_wait_ms_max = location.lock_wait_ms_max;
-        target.log = location.log;
     }
     target
 }
@@ -315,7 +353,7 @@ pub fn call(request: &Request, store: &mut dyn Store, clock: &mut dyn Clock) -> 
         Checks::Go(checked) => checked,
     };
     let mut log = Vec::new();
-    let mut call = ranges::Call {
+    let mut call = crate::strategy::Call {
         environment: &checked.environment,
         document: &checked.document,
         version: &checked.version,
@@ -327,13 +365,18 @@ pub fn call(request: &Request, store: &mut dyn Store, clock: &mut dyn Clock) -> 
         clock,
         log: &mut log,
     };
-    let answer = match checked.verb {
-        Verb::Add => ranges::add(&mut call),
-        Verb::Del => ranges::del(&mut call),
-        Verb::Check => ranges::check(&mut call),
-        Verb::Gc => ranges::gc(&mut call),
-        Verb::Status => ranges::status(&mut call),
-        Verb::Version => return version_reply(),
+    let answer = match (checked.strategy, checked.verb) {
+        (Strategy::Ranges, Verb::Add) => ranges::add(&mut call),
+        (Strategy::Ranges, Verb::Del) => ranges::del(&mut call),
+        (Strategy::Ranges, Verb::Check) => ranges::check(&mut call),
+        (Strategy::Ranges, Verb::Gc) => ranges::gc(&mut call),
+        (Strategy::Ranges, Verb::Status) => ranges::status(&mut call),
+        (Strategy::Block, Verb::Add) => block::add(&mut call),
+        (Strategy::Block, Verb::Del) => block::del(&mut call),
+        (Strategy::Block, Verb::Check) => block::check(&mut call),
+        (Strategy::Block, Verb::Gc) => block::gc(&mut call),
+        (Strategy::Block, Verb::Status) => block::status(&mut call),
+        (_, Verb::Version) => return version_reply(),
     };
     // The reference skeleton looks after DEL has done its work (`cni.md` A.2, step 7); ADD looked before.
     let own_netns = request.surroundings.netns_is_own == Some(true) && !checked.environment.allows_own_netns;

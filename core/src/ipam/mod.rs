@@ -137,3 +137,8 @@ pub fn utilization(call: &mut Call<'_>, pools: &[String]) -> Result<Vec<PoolUsag
 pub fn block_lengths(family: crate::net::Family) -> std::ops::RangeInclusive<u8> {
     search::lengths(family)
 }
+
+/// A block of another length than `length` that overlaps a prefix; none if there is none.
+pub(crate) fn block_of_other_length(call: &mut Call<'_>, cidr: Prefix, length: u8) -> Result<Option<Prefix>, Error> {
+    session::tried(call, |session, _| search::of_other_length(session, cidr, length))
+}

@@ -297,3 +297,19 @@ pub(super) fn overlapping(session: &mut Session<'_, '_>, block: Prefix) -> Step<
     }
     Ok(None)
 }
+
+/// A block that overlaps a prefix and has another length than `length`.
+pub(super) fn of_other_length(session: &mut Session<'_, '_>, cidr: Prefix, length: u8) -> Step<Option<Prefix>> {
+    for other in lengths(cidr.family()).filter(|other| *other != length) {
+        let around = Prefix::new(cidr.first(), other).map_or(cidr.first(), |around| around.network());
+        if count_blocks(session, other, around, cidr.last())? == 0 {
+            continue;
+        }
+        let from = Prefix::new(around, other).map(block_key).unwrap_or_default();
+        let page = session.page(&blocks_prefix(cidr.family(), other), &from, 1)?;
+        if let Some(block) = page.entries.first().and_then(|entry| crate::objects::keys::block_of_key(&entry.key)) {
+            return Ok(Some(block));
+        }
+    }
+    Ok(None)
+}

@@ -2,7 +2,13 @@
 //!
 //! Their forms, defaults and rules, and the operations on them. It does not know how addresses are chosen.
 
+mod document;
+mod operations;
+mod rules;
 mod stored;
+
+pub use document::{Kind, Problem, nearest};
+pub use operations::{Done, Mode, Object, Outcome, apply, delete, get, list};
 
 pub use stored::{
     ADDRESSES_ANNOTATION, BLOCKS_PER_HOST_DEFAULT, Configuration, PRIORITY_ANNOTATION, Pool, Reservation,

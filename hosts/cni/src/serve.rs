@@ -7,6 +7,7 @@ use plat_runtime::{CallError, Core, INPUT_BYTES_MAX, Instance};
 use plat_stores::clock::SystemClock;
 use plat_stores::directory::{DirectoryStore, Options};
 use plat_stores::files::{NoStore, WithHostFiles};
+use plat_stores::sqlite::{self, SqliteStore};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::process::ExitCode;
@@ -155,7 +156,14 @@ fn call_once(
             notices.extend(store.store_mut().take_notices());
             replies?
         }
-        Backend::Sqlite(_) | Backend::Etcd(_) | Backend::Kubernetes | Backend::Daemon(_) => {
+        Backend::Sqlite(path) => {
+            let wait_ms_max = target.lock_wait_ms_max.min(request.deadline_ms);
+            let lock_wait_max = Duration::from_millis(wait_ms_max);
+            let options = sqlite::Options { exclusive: target.exclusive, lock_wait_max, create: true };
+            let mut store = WithHostFiles::new(SqliteStore::new(path, options));
+            instance.call(requests, &mut store, &mut clock)?
+        }
+        Backend::Etcd(_) | Backend::Kubernetes | Backend::Daemon(_) => {
             return Err(Failure {
                 code: failure::CODE_INTERNAL,
                 message: format!("this plat-ipam has no store of the kind {}", kind(&target.backend)),

@@ -10,7 +10,12 @@ mod counted;
 pub mod directory;
 pub mod faulty;
 pub mod files;
+mod kept;
+#[cfg(target_os = "linux")]
+mod lock;
 pub mod memory;
 pub mod recording;
+#[cfg(target_os = "linux")]
+pub mod sqlite;
 mod structured;
 pub mod trouble;

@@ -2,9 +2,9 @@
 
 use crate::counted::CountedMap;
 use crate::files::check_read;
-use crate::structured::{Put, after_prefix, check_batch, check_key, check_write, split};
-use plat_core::network::{Keys, Place, Record, holdings_to_bytes, parse_holdings};
-use plat_core::objects::keys::{block_of_key, derived, is_derived};
+use crate::kept::{Kept, apply, check, put_record};
+use crate::structured::{after_prefix, check_batch, check_key};
+use plat_core::network::{Keys, Place, Record};
 use plat_core::store::{
     Action, Durability, Entry, Error, Event, Expected, PAGE_BYTES_MAX, Page, Store, Version, Write,
 };
@@ -59,7 +59,9 @@ impl MemoryStore {
     /// Puts a record that no commit writes: a stray, or an address that names no owner. For tests and imports.
     pub fn seed(&mut self, keys: &Keys, place: &Place, record: &Record) {
         self.version_last += 1;
-        self.put_record(keys, place, record);
+        let mut raw = Raw { slots: &mut self.slots, version: self.version_last };
+        // Slots in memory do not fail.
+        let _ = put_record(&mut raw, keys, place, record);
     }
 
     /// The newest events, oldest first.
@@ -71,78 +73,27 @@ impl MemoryStore {
     pub fn dump(&self) -> Vec<(String, Vec<u8>)> {
         self.slots.from("").map(|(key, slot)| (key.clone(), slot.value.clone())).collect()
     }
+}
 
-    /// Puts any value, and the keys that follow from it.
-    fn put(&mut self, key: String, value: Vec<u8>) {
-        if block_of_key(&key).is_some() {
-            let new = derived(&key, &value);
-            self.remove_derived(&key, &new);
-            for (key, value) in new {
-                self.slots.insert(key, Slot { value, version: self.version_last });
-            }
-        }
-        self.slots.insert(key, Slot { value, version: self.version_last });
+/// The slots, written in one version.
+struct Raw<'s> {
+    slots: &'s mut CountedMap<String, Slot>,
+    version: u64,
+}
+
+impl Kept for Raw<'_> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.slots.get(key).map(|slot| slot.value.clone()))
     }
 
-    /// Removes any key, and those that follow from it.
-    fn remove(&mut self, key: &str) {
-        if block_of_key(key).is_some() {
-            self.remove_derived(key, &[]);
-        }
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), Error> {
+        self.slots.insert(key.to_owned(), Slot { value: value.to_vec(), version: self.version });
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &str) -> Result<(), Error> {
         self.slots.remove(key);
-    }
-
-    /// Removes the keys that follow from the present value of a key, but for those that will be there again.
-    fn remove_derived(&mut self, key: &str, again: &[(String, Vec<u8>)]) {
-        let Some(slot) = self.slots.get(key) else { return };
-        for (old, _) in derived(key, &slot.value) {
-            if !again.iter().any(|(key, _)| *key == old) {
-                self.slots.remove(old.as_str());
-            }
-        }
-    }
-
-    fn put_record(&mut self, keys: &Keys, place: &Place, record: &Record) {
-        self.remove_record(keys, place, record.owner().as_ref());
-        if let Some(owner) = record.owner() {
-            self.hold(keys, &owner, place, true);
-        }
-        if let (Place::Address(address), Some(boot)) = (place, &record.boot) {
-            self.put(keys.key(&Place::Boot { boot: boot.clone(), address: *address }), Vec::new());
-        }
-        self.put(keys.key(place), record.to_bytes());
-    }
-
-    /// Removes a record and what follows from it, but for the holdings of `heir`, who takes the place over.
-    fn remove_record(&mut self, keys: &Keys, place: &Place, heir: Option<&Place>) {
-        let Some(slot) = self.slots.remove(keys.key(place).as_str()) else { return };
-        let Some(record) = Record::parse(&slot.value) else { return };
-        if let Some(owner) = record.owner()
-            && Some(&owner) != heir
-        {
-            self.hold(keys, &owner, place, false);
-        }
-        if let (Place::Address(address), Some(boot)) = (place, record.boot) {
-            self.slots.remove(keys.key(&Place::Boot { boot, address: *address }).as_str());
-        }
-    }
-
-    /// Adds a place to an owner's holdings, or takes it away.
-    fn hold(&mut self, keys: &Keys, owner: &Place, place: &Place, holds: bool) {
-        let key = keys.key(owner);
-        let mut places = self.slots.get(key.as_str()).and_then(|slot| parse_holdings(&slot.value)).unwrap_or_default();
-        if places.contains(place) == holds {
-            return;
-        }
-        places.retain(|held| held != place);
-        if holds {
-            places.push(place.clone());
-        }
-        if places.is_empty() {
-            self.slots.remove(key.as_str());
-        } else {
-            self.put(key, holdings_to_bytes(&places));
-        }
+        Ok(())
     }
 }
 
@@ -201,20 +152,10 @@ impl Store for MemoryStore {
     fn commit(&mut self, batch: &[Write], journal: &[Event], _: Durability) -> Result<Vec<Version>, Error> {
         check_batch(batch, self.atomic_writes)?;
         let mut bytes = 0;
-        let mut puts = Vec::with_capacity(batch.len());
+        let mut kinds = Vec::with_capacity(batch.len());
         let mut conflicts = Vec::new();
         for write in batch {
-            let place = split(&write.key);
-            if place.is_none() && write.key.starts_with("network/") {
-                return Err(Error::Denied(format!("{}: no key of a network has this form", write.key)));
-            }
-            if is_derived(&write.key) && !matches!(write.action, Action::Check) {
-                return Err(Error::Denied(format!("{}: derived from the blocks and not written", write.key)));
-            }
-            puts.push(match &place {
-                Some((_, place)) => check_write(place, write)?,
-                None => None,
-            });
+            kinds.push(check(write)?);
             bytes += write.key.len();
             if let Action::Put(value) = &write.action {
                 bytes += value.len();
@@ -235,30 +176,14 @@ impl Store for MemoryStore {
             return Err(Error::Conflict(conflicts));
         }
         self.version_last += 1;
+        let mut raw = Raw { slots: &mut self.slots, version: self.version_last };
         let mut versions = Vec::with_capacity(batch.len());
-        for (write, put) in batch.iter().zip(puts) {
-            versions.push(match &write.action {
-                Action::Check => match &write.expected {
-                    Expected::Absent => Version::default(),
-                    Expected::At(version) => version.clone(),
-                },
-                Action::Delete => {
-                    match split(&write.key) {
-                        Some((keys, place @ (Place::Address(_) | Place::Stray(_)))) => {
-                            self.remove_record(&keys, &place, None);
-                        }
-                        _ => self.remove(&write.key),
-                    }
-                    Version::default()
-                }
-                Action::Put(value) => {
-                    match (split(&write.key), put) {
-                        (Some((keys, place)), Some(Put::Record(record))) => self.put_record(&keys, &place, &record),
-                        (_, Some(Put::Cursor(value))) => self.put(write.key.clone(), value),
-                        _ => self.put(write.key.clone(), value.clone()),
-                    }
-                    version(self.version_last)
-                }
+        for (write, kind) in batch.iter().zip(&kinds) {
+            apply(&mut raw, write, kind)?;
+            versions.push(match (&write.action, &write.expected) {
+                (Action::Check, Expected::At(version)) => version.clone(),
+                (Action::Put(_), _) => version(self.version_last),
+                (Action::Delete | Action::Check, _) => Version::default(),
             });
         }
         self.events.extend(journal.iter().cloned());

@@ -71,7 +71,7 @@ pub(crate) fn add(call: &mut Call<'_>) -> Result<Output, Failure> {
     Err(store_failure(store::Error::Conflict(lost)))
 }
 
-fn read_dns(call: &mut Call<'_>, path: &str) -> Result<Dns, Failure> {
+pub(crate) fn read_dns(call: &mut Call<'_>, path: &str) -> Result<Dns, Failure> {
     if path.is_empty() {
         return Ok(Dns::default());
     }

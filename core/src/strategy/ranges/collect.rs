@@ -67,6 +67,11 @@ fn read_alive(document: &Json) -> Result<Option<Alive>, Mismatch> {
     }))
 }
 
+/// The containers of live attachments; none if the configuration has no list.
+pub(crate) fn valid_containers(document: &Json) -> Result<Option<BTreeSet<String>>, Mismatch> {
+    Ok(read_alive(document)?.map(|alive| alive.into_keys().map(|id| id.text.into_owned()).collect()))
+}
+
 /// What is to be done with a record.
 enum Judgement {
     Keep,

@@ -3,19 +3,10 @@
 
 use crate::cni::failure::{Failure, code};
 use crate::cni::result::{Destination, Route};
-use crate::cni::{LogFile, args, version};
+use crate::cni::{LogFile, Personality, args, version};
 use crate::json::{Json, Mismatch, Node, go_quote};
 use crate::limits;
 use crate::net::{Address, AddressSet, Count, Family, Prefix, PrefixError, Range};
-
-/// Whose behaviour a call gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Personality {
-    /// host-local's, to the last message.
-    HostLocal,
-    /// Our own.
-    Plat,
-}
 
 /// host-local's default for `dataDir`.
 pub(crate) const DATA_DIR: &str = "/var/lib/cni/networks";
@@ -189,7 +180,7 @@ fn read_address(node: Node<'_>, target: &mut Option<Address>) -> Result<(), Mism
 }
 
 /// Reads an address with or without a prefix length; none for an empty text.
-fn parse_request(text: &str) -> Result<Option<Address>, String> {
+pub(crate) fn parse_request(text: &str) -> Result<Option<Address>, String> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -232,7 +223,7 @@ fn read_sets(node: Node<'_>, sets: &mut Vec<Vec<RawRange>>) -> Result<(), Mismat
     })
 }
 
-fn read_route(node: Node<'_>, target: &mut Option<Route>) -> Result<(), Mismatch> {
+pub(crate) fn read_route(node: Node<'_>, target: &mut Option<Route>) -> Result<(), Mismatch> {
     *target = None;
     if *node.value == Json::Null {
         return Ok(());
@@ -616,14 +607,16 @@ pub(crate) fn load(document: &Json, cni_args: &str, personality: Personality) ->
 fn check_mode(own: &RawOwn, personality: Personality) -> Result<(), Failure> {
     match (personality, own.mode.as_deref()) {
         (Personality::HostLocal, None) | (_, Some("ranges")) => Ok(()),
+        // calico-ipam is of another strategy and does not come here.
+        (Personality::CalicoIpam, _) => Ok(()),
         (_, Some(mode)) => Err(Failure::new(
             code::INVALID_CONFIG,
-            format!("ipam.mode is {}: this version knows \"ranges\"", go_quote(mode)),
+            format!("ipam.mode is {}: this version knows \"ranges\" and \"block\"", go_quote(mode)),
         )),
         (Personality::Plat, None) => Err(Failure::new(
             code::INVALID_CONFIG,
-            "ipam.mode is missing: set it to \"ranges\", or install the plugin under the name of the one it replaces, \
-             host-local",
+            "ipam.mode is missing: set it to \"ranges\" or \"block\", or install the plugin under the name of the one it \
+             replaces, host-local or calico-ipam",
         )),
     }
 }

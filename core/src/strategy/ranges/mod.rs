@@ -10,12 +10,12 @@ mod free;
 
 use crate::clock::{Clock, Instant};
 use crate::cni::failure::{Failure, code};
-use crate::cni::{Advice, Environment, Level, Line, Surroundings};
+use crate::cni::{Advice, Environment, Level, Line, Personality, Surroundings};
 use crate::json::Json;
 use crate::limits;
 use crate::network::{self, Keys, Place, Record};
 use crate::store::{self, Action, Durability, Entry, Event, Expected, READ_KEYS_MAX, Store, Write};
-use config::{Location, Personality};
+use config::Location;
 
 /// One CNI call, checked as far as the protocol goes, and what it may use.
 pub(crate) struct Call<'a> {
@@ -41,7 +41,7 @@ impl Call<'_> {
         Keys::new(self.network)
     }
 
-    fn note(&mut self, level: Level, text: impl AsRef<str>) {
+    pub(crate) fn note(&mut self, level: Level, text: impl AsRef<str>) {
         self.log.push(Line::new(level, text.as_ref()));
     }
 
@@ -158,7 +158,7 @@ struct Holdings {
 }
 
 /// What a store error means to the runtime.
-fn store_failure(error: store::Error) -> Failure {
+pub(crate) fn store_failure(error: store::Error) -> Failure {
     match error {
         store::Error::Unavailable(why) => Failure::new(code::TRY_AGAIN_LATER, why),
         store::Error::UnknownOutcome => Failure::new(
@@ -178,8 +178,8 @@ fn store_failure(error: store::Error) -> Failure {
     }
 }
 
-pub(crate) use add::add;
-pub(crate) use collect::gc;
+pub(crate) use add::{add, read_dns};
+pub(crate) use collect::{gc, valid_containers};
 
 /// DEL: releases what the owner holds, wherever it lies, whatever the ranges say today (`cni.md` B.6).
 ///

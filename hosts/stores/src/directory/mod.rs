@@ -15,7 +15,7 @@ mod history;
 mod image;
 mod journal;
 pub mod limits;
-mod lock;
+
 mod query;
 mod survey;
 mod sys;
@@ -301,12 +301,12 @@ impl Open {
         let lock = retry_on_intr(|| fs::openat(&dir, files::LOCK, flags, Mode::from_raw_mode(0o750)))
             .map_err(|errno| Trouble::new("open", lock_path.clone(), errno))?;
         let wait_max = context.options.lock_wait_max;
-        let lock = lock::take(lock, wait_max).map_err(|refused| match refused {
-            lock::Refused::TimedOut => Error::Unavailable(format!(
+        let lock = crate::lock::take(lock, wait_max).map_err(|refused| match refused {
+            crate::lock::Refused::TimedOut => Error::Unavailable(format!(
                 "flock {lock_path}: still held by another process after {:.1} s",
                 wait_max.as_secs_f64()
             )),
-            lock::Refused::Failed(errno) => Trouble::new("flock", lock_path, errno).into(),
+            crate::lock::Refused::Failed(errno) => Trouble::new("flock", lock_path, errno).into(),
         })?;
 
         let plat_path = context.data_dir.join(".plat").join(&context.network);

@@ -1,4 +1,5 @@
-//! The lock that host-local takes too: a BSD flock on the file `lock`, waited for with a deadline and without polling.
+//! The lock of a local store: a BSD flock (on host-local's file `lock` in a directory), waited for with a deadline and
+//! without polling.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 /// Why the lock was not got.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// The deadline passed.
     TimedOut,
     /// The call failed.
@@ -20,7 +21,7 @@ pub(super) enum Refused {
 /// A poller would starve beside the blocking waiters that host-local's processes are, so a thread blocks in flock and
 /// the caller waits for the thread. When the deadline passes first, the thread stays blocked; the lock that it gets
 /// in the end goes into a channel without a receiver, and so is closed at once.
-pub(super) fn take(file: OwnedFd, wait_max: Duration) -> Result<OwnedFd, Refused> {
+pub(crate) fn take(file: OwnedFd, wait_max: Duration) -> Result<OwnedFd, Refused> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(file),
         Err(Errno::WOULDBLOCK) => {}
