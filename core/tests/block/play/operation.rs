@@ -92,8 +92,8 @@ impl Reference {
         }
     }
 
-    /// Learns from an answer, and holds it to what was known.
-    pub fn learn(&mut self, operation: &Operation, outcome: &Outcome, before: &State, now: u64, cooldown: u64) {
+    /// Learns from an answer, and holds it to what was known: also to the state before, unless others changed it meanwhile.
+    pub fn learn(&mut self, operation: &Operation, outcome: &Outcome, before: Option<&State>, now: u64, cooldown: u64) {
         match (operation, outcome) {
             (Operation::Assign(items), Outcome::Assigned(answers)) => {
                 assert_eq!(items.len(), answers.len());
@@ -144,9 +144,16 @@ impl Reference {
         }
     }
 
-    fn learn_assignment(&mut self, item: &Assignment, granted: &Granted, before: &State, now: u64, cooldown: u64) {
+    fn learn_assignment(
+        &mut self,
+        item: &Assignment,
+        granted: &Granted,
+        before: Option<&State>,
+        now: u64,
+        cooldown: u64,
+    ) {
         let mut wanted = BTreeMap::from([(Family::V4, item.v4), (Family::V6, item.v6)]);
-        let reserved = reserved(before);
+        let reserved = before.map(reserved).unwrap_or_default();
         assert!(granted.grants.is_sorted_by_key(|grant| grant.address.family()), "IPv4 comes first");
         for grant in &granted.grants {
             let left = wanted.get_mut(&grant.address.family()).expect("both families");
@@ -167,11 +174,13 @@ impl Reference {
         let is_short = wanted.values().any(|left| *left > 0);
         assert_eq!(is_short, granted.failed.is_some(), "short, and failed: {granted:?}");
         assert!(item.partial || !is_short || granted.grants.is_empty(), "a part leaks: {granted:?}");
-        self.check_reports(granted, before);
+        if let Some(before) = before {
+            Self::check_reports(granted, before);
+        }
     }
 
     /// The figures of an explanation are those of the store before.
-    pub fn check_reports(&self, granted: &Granted, before: &State) {
+    fn check_reports(granted: &Granted, before: &State) {
         for report in &granted.passed_over {
             assert!(!report.remedy.is_empty(), "{} has no remedy", report.pool);
             assert_eq!(report.capacity, report.cidr.range().len(), "{}", report.pool);
@@ -181,7 +190,8 @@ impl Reference {
             // Counted before this request takes its part, or after.
             let figures = [Count::from(held as u128), Count::from((held + taken) as u128)];
             let thawing = before.blocks.values().any(|block| !block.cooling.is_empty());
-            let has_edges = before.addresses.values().any(is_windows) || matches!(report.why, PassOver::BlockTooSmall(_));
+            let has_edges =
+                before.addresses.values().any(is_windows) || matches!(report.why, PassOver::BlockTooSmall(_));
             assert!(
                 figures.contains(&report.in_use) || thawing || has_edges,
                 "{}: {} in use, which are {held}",

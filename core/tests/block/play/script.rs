@@ -308,7 +308,8 @@ impl Run {
             Some((left, expected)) => {
                 let (left, expected) = (left.trim(), expected.trim());
                 if left.starts_with("before ") {
-                    let (place, act) = left.strip_prefix("before ").and_then(|rest| rest.split_once(": ")).expect("`: `");
+                    let (place, act) =
+                        left.strip_prefix("before ").and_then(|rest| rest.split_once(": ")).expect("`: `");
                     self.pending.push((place.to_owned(), format!("{act} -> {expected}")));
                 } else if !self.look(left, expected) {
                     self.operate(left, expected);
@@ -362,7 +363,8 @@ impl Run {
                 let state = arguments.place(2);
                 let state = if state == "empty" { "" } else { state };
                 if state == "gone" {
-                    let key = plat_core::objects::keys::affinity_key(&holder(arguments.place(0)), prefix(arguments.place(1)));
+                    let key =
+                        plat_core::objects::keys::affinity_key(&holder(arguments.place(0)), prefix(arguments.place(1)));
                     world::put(store, &key, None);
                 } else {
                     world::affinity(store, &holder(arguments.place(0)), prefix(arguments.place(1)), state);
@@ -392,7 +394,9 @@ impl Run {
                 Operation::AssignIp(line.split(" & ").map(|item| self.specific(&Arguments::new(item, 2))).collect())
             }
             "release" => Operation::Release(words(line)[1..].iter().flat_map(|word| self.releases(word)).collect()),
-            "release-handle" => Operation::ReleaseByHandle(words(line)[1..].iter().map(|word| unescape(word)).collect()),
+            "release-handle" => {
+                Operation::ReleaseByHandle(words(line)[1..].iter().map(|word| unescape(word)).collect())
+            }
             "by-handle" => Operation::AddressesByHandle(unescape(Arguments::new(line, 1).place(0))),
             "who" => Operation::Held(self.one_address(Arguments::new(line, 1).place(0))),
             "owners" => Operation::SetOwners(self.owner_change(&Arguments::new(line, 2))),
@@ -591,13 +595,15 @@ impl Run {
             let state = self.state();
             self.reference.adopt(&state, self.clock.0);
         } else {
-            for (other, expected, outcome) in meanwhile.into_inner() {
+            let meanwhile = meanwhile.into_inner();
+            let before = meanwhile.is_empty().then_some(&before);
+            for (other, expected, outcome) in meanwhile {
                 let outcome = outcome.expect("it happened");
                 self.expect(&other, &outcome, &expected);
-                self.reference.learn(&other, &outcome, &before, self.clock.0, cooldown);
+                self.reference.learn(&other, &outcome, before, self.clock.0, cooldown);
             }
             self.expect(&operation, &outcome, expected);
-            self.reference.learn(&operation, &outcome, &before, self.clock.0, cooldown);
+            self.reference.learn(&operation, &outcome, before, self.clock.0, cooldown);
         }
         let state = self.state();
         self.reference.compare(&state, self.clock.0, cooldown);
@@ -671,7 +677,10 @@ impl Run {
                     format!("block {} of {}", held.block, holder_text(held.block_holder.as_ref())),
                 ];
                 for part in expected.split(';').map(str::trim) {
-                    assert!(part == cooling || got.iter().any(|got| got.trim() == part), "{part:?} of {got:?} {cooling}");
+                    assert!(
+                        part == cooling || got.iter().any(|got| got.trim() == part),
+                        "{part:?} of {got:?} {cooling}"
+                    );
                 }
             }
             Outcome::Owners(answer) => {
@@ -769,17 +778,23 @@ impl Run {
             "blocks" => {
                 let who = arguments[1].as_str();
                 let of = |block: &Option<Holder>| who == "*" || holder_text(block.as_ref()) == who;
-                let blocks: Vec<String> =
-                    state.blocks.iter().filter(|(_, block)| of(&block.holder)).map(|(block, _)| block.to_string()).collect();
+                let blocks: Vec<String> = state
+                    .blocks
+                    .iter()
+                    .filter(|(_, block)| of(&block.holder))
+                    .map(|(block, _)| block.to_string())
+                    .collect();
                 count_or(blocks, expected)
             }
             "affinities" => {
                 let of = |holder: &Holder| arguments[1] == "*" || holder_text(Some(holder)) == arguments[1];
                 let all = state.affinities.iter().filter(|((holder, _), _)| of(holder));
                 let texts: Vec<String> = all
-                    .map(|((_, block), text)| {
-                        if text == "confirmed" { block.to_string() } else { format!("{block}:{text}") }
-                    })
+                    .map(
+                        |((_, block), text)| {
+                            if text == "confirmed" { block.to_string() } else { format!("{block}:{text}") }
+                        },
+                    )
                     .collect();
                 count_or(texts, expected)
             }

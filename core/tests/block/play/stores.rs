@@ -43,7 +43,14 @@ impl Store for Eventful<'_> {
         self.store.read(keys, fresh)
     }
 
-    fn scan(&mut self, prefix: &str, from: Option<&str>, limit: u32, keys_only: bool, fresh: bool) -> Result<Page, Error> {
+    fn scan(
+        &mut self,
+        prefix: &str,
+        from: Option<&str>,
+        limit: u32,
+        keys_only: bool,
+        fresh: bool,
+    ) -> Result<Page, Error> {
         self.check()?;
         self.store.scan(prefix, from, limit, keys_only, fresh)
     }
@@ -55,8 +62,10 @@ impl Store for Eventful<'_> {
 
     fn commit(&mut self, batch: &[Write], journal: &[Event], durability: Durability) -> Result<Vec<Version>, Error> {
         self.check()?;
-        let happens =
-            self.incidents.iter().position(|(start, _)| batch.iter().any(|write| write.key.starts_with(start.as_str())));
+        let happens = self
+            .incidents
+            .iter()
+            .position(|(start, _)| batch.iter().any(|write| write.key.starts_with(start.as_str())));
         let Some(index) = happens else { return self.store.commit(batch, journal, durability) };
         let (_, incident) = self.incidents.remove(index);
         match incident {
@@ -141,7 +150,14 @@ impl<S: Store> Store for Counting<S> {
         Ok(entries)
     }
 
-    fn scan(&mut self, prefix: &str, from: Option<&str>, limit: u32, keys_only: bool, fresh: bool) -> Result<Page, Error> {
+    fn scan(
+        &mut self,
+        prefix: &str,
+        from: Option<&str>,
+        limit: u32,
+        keys_only: bool,
+        fresh: bool,
+    ) -> Result<Page, Error> {
         self.asked.scans += 1;
         let page = self.store.scan(prefix, from, limit, keys_only, fresh)?;
         self.asked.entries += number(page.entries.len());
