@@ -7,7 +7,7 @@ use super::Holder;
 use super::session::{Session, Step};
 use crate::limits::SEARCH_COUNTS_MAX;
 use crate::net::{Address, AddressSet, Family, Prefix, Range};
-use crate::objects::keys::{block_key, blocks_prefix};
+use crate::objects::keys::{block_key, block_of_key, blocks_prefix};
 use crate::resources::Pool;
 
 /// The lengths that blocks of a family may have (`calico.md` 1.1).
@@ -292,7 +292,11 @@ pub(super) fn overlapping(session: &mut Session<'_, '_>, block: Prefix) -> Step<
     }
     for length in lengths(family).filter(|length| *length > block.length()) {
         if count_blocks(session, length, block.first(), block.last())? > 0 {
-            return Ok(Prefix::new(block.first(), length));
+            let Some(first) = Prefix::new(block.first(), length) else { continue };
+            let page = session.page(&blocks_prefix(family, length), &block_key(first), 1)?;
+            // That there is one is known; the page, which may lag, tells which.
+            let which = page.entries.first().and_then(|entry| block_of_key(&entry.key));
+            return Ok(Some(which.filter(|found| block.covers(found)).unwrap_or(first)));
         }
     }
     Ok(None)
