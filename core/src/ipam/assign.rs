@@ -244,7 +244,18 @@ fn plan(
     look: bool,
     imagined: bool,
 ) -> Step<Plan> {
-    let choice = choose(session, item, family)?;
+    let choice = match choose(session, item, family) {
+        Ok(choice) if !choice.usable.is_empty() => choice,
+        refused => {
+            // What the handle has already is the answer, also where no pool would give it now.
+            if let Some(held) = held_in_full(session, desk, item, family)? {
+                let choice = Choice { world: session.world()?, usable: Vec::new(), passed_over: Vec::new() };
+                let wanted = item.wanted(family);
+                return Ok(Plan { choice, parts: Vec::new(), wanted, held, stopped: BTreeMap::new() });
+            }
+            refused?
+        }
+    };
     let mut plan =
         Plan { choice, parts: Vec::new(), wanted: item.wanted(family), held: Vec::new(), stopped: BTreeMap::new() };
     if look && let (Some(handle), Some(max)) = (&item.handle, item.per_handle_max) {
@@ -364,9 +375,11 @@ fn plan(
         borrow(session, desk, item, &mut plan, &own, &|prefix| rank(prefix).is_some())?;
     }
     if plan.missing() > 0 && world.configuration.strict_affinity {
+        let planned = plan.parts.iter().map(|part| part.block);
+        let mine: Vec<Prefix> = own.iter().map(|own| own.prefix).chain(planned).collect();
         for (index, pool) in plan.choice.pools() {
             let full = !plan.stopped.contains_key(&index);
-            if full && explain::has_room(session, pool, &world.reserved)? {
+            if full && explain::has_room(session, pool, &world.reserved, &mine)? {
                 plan.stopped.insert(index, PassOver::StrictAffinity);
             }
         }
@@ -674,6 +687,18 @@ fn borrow(
         }
     }
     Ok(())
+}
+
+/// All that is wanted of a family, if the handle may have no more than some number of addresses and has as many already.
+fn held_in_full(
+    session: &mut Session<'_, '_>,
+    desk: &mut Desk,
+    item: &Assignment,
+    family: Family,
+) -> Step<Option<Vec<Grant>>> {
+    let (Some(handle), Some(_)) = (&item.handle, item.per_handle_max) else { return Ok(None) };
+    let held = held_before(session, desk, handle, family)?;
+    Ok((held.len() as u64 >= u64::from(item.wanted(family))).then_some(held))
 }
 
 /// The addresses of a family that a handle has, by what its blocks say. A block that the handle counts and that has none
