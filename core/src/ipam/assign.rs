@@ -276,7 +276,7 @@ fn plan(
     let world = plan.choice.world.clone();
     let all_own = desk.own(session, &item.holder, family)?;
     if !imagined {
-        leave_deselected(session, item, &plan.choice, &all_own)?;
+        leave_deselected(session, desk, item, &plan.choice, &all_own)?;
     }
     let mut own: Vec<Own> = all_own.into_iter().filter(|own| plan.choice.pool_of(own.prefix).is_some()).collect();
     let ranked = item.advice.iter().find_map(|advice| Some((&advice.policy, advice.blocks.as_ref()?)));
@@ -403,12 +403,20 @@ fn held_in(session: &mut Session<'_, '_>, desk: &mut Desk, own: &[Own]) -> Step<
 }
 
 /// Gives empty blocks back whose pool no longer selects the node (`calico.md` 2.3, step 8).
-fn leave_deselected(session: &mut Session<'_, '_>, item: &Assignment, choice: &Choice, own: &[Own]) -> Step<()> {
+fn leave_deselected(
+    session: &mut Session<'_, '_>,
+    desk: &Desk,
+    item: &Assignment,
+    choice: &Choice,
+    own: &[Own],
+) -> Step<()> {
     if !matches!(item.holder, Holder::Host(_)) {
         return Ok(());
     }
     let labels = session.holder_labels(&item.holder)?;
-    for own in own.iter().filter(|own| choice.pool_of(own.prefix).is_none()) {
+    // What is empty in the store may be taken from on the desk.
+    let idle = own.iter().filter(|own| choice.pool_of(own.prefix).is_none() && !desk.is_changed(own.prefix));
+    for own in idle {
         let is_deselected =
             choice.world.enabled_pool_of(own.prefix).is_some_and(|pool| !pool.node_selector.matches(&labels));
         if is_deselected && session.read(&[empty_key(own.prefix)], false)?.iter().any(Option::is_some) {
@@ -499,7 +507,7 @@ fn new_block(
                 return Ok(Some(slice));
             }
             if let Some(block) = claim(session, &item.holder, slice, None, edges)? {
-                return Ok(Some(keep(desk, &item.holder, block)));
+                return Ok(Some(keep(desk, &item.holder, block)?));
             }
             lost += 1;
             if lost >= CLAIM_TRIES_MAX {
@@ -519,11 +527,15 @@ fn new_block(
     Ok(None)
 }
 
-fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Prefix {
+fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Step<Prefix> {
     let prefix = block.object.prefix();
+    if desk.is_changed(prefix) {
+        // Somebody has taken the block away from an earlier item, whose commit will fail.
+        return Err(Stop::Again);
+    }
     desk.put(block);
     desk.remember(holder, prefix);
-    prefix
+    Ok(prefix)
 }
 
 /// The first of the blocks that a policy lists that is a free slice of the pool.
@@ -605,6 +617,7 @@ fn reclaim(
         if is_old
             && empty.holder.as_ref() != Some(&item.holder)
             && !tried.contains(&prefix)
+            && !desk.is_changed(prefix)
             && !is_wholly_in(prefix, set)
         {
             candidates.push(prefix);
@@ -620,7 +633,7 @@ fn reclaim(
             return Ok(Some(prefix));
         }
         if let Some(block) = take_over(session, &item.holder, prefix, edges)? {
-            return Ok(Some(keep(desk, &item.holder, block)));
+            return Ok(Some(keep(desk, &item.holder, block)?));
         }
     }
     Ok(None)

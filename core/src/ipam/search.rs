@@ -311,7 +311,7 @@ pub(super) fn of_other_length(session: &mut Session<'_, '_>, cidr: Prefix, lengt
         }
         let from = Prefix::new(around, other).map(block_key).unwrap_or_default();
         let page = session.page(&blocks_prefix(cidr.family(), other), &from, 1)?;
-        if let Some(block) = page.entries.first().and_then(|entry| crate::objects::keys::block_of_key(&entry.key)) {
+        if let Some(block) = page.entries.first().and_then(|entry| block_of_key(&entry.key)) {
             return Ok(Some(block));
         }
     }
