@@ -155,6 +155,8 @@ struct Plan {
     held: Vec<Grant>,
     /// Why usable pools gave no more; by the index of the pool.
     stopped: BTreeMap<usize, PassOver>,
+    /// Slices that could not be claimed.
+    lost: u32,
 }
 
 impl Plan {
@@ -251,13 +253,19 @@ fn plan(
             if let Some(held) = held_in_full(session, desk, item, family)? {
                 let choice = Choice { world: session.world()?, usable: Vec::new(), passed_over: Vec::new() };
                 let wanted = item.wanted(family);
-                return Ok(Plan { choice, parts: Vec::new(), wanted, held, stopped: BTreeMap::new() });
+                return Ok(Plan { choice, parts: Vec::new(), wanted, held, stopped: BTreeMap::new(), lost: 0 });
             }
             refused?
         }
     };
-    let mut plan =
-        Plan { choice, parts: Vec::new(), wanted: item.wanted(family), held: Vec::new(), stopped: BTreeMap::new() };
+    let mut plan = Plan {
+        choice,
+        parts: Vec::new(),
+        wanted: item.wanted(family),
+        held: Vec::new(),
+        stopped: BTreeMap::new(),
+        lost: 0,
+    };
     if look && let (Some(handle), Some(max)) = (&item.handle, item.per_handle_max) {
         plan.held = held_before(session, desk, handle, family)?;
         if plan.missing() == 0 {
@@ -484,7 +492,6 @@ fn new_block(
     let family = plan.choice.pools().next().map_or(Family::V4, |(_, pool)| pool.cidr.family());
     let edges = item.edges(family);
     let pools: Vec<(usize, Pool)> = plan.choice.pools().map(|(index, pool)| (index, pool.clone())).collect();
-    let mut lost = 0;
     for (index, pool) in &pools {
         let set = unavailable(&world, item, Some(pool));
         loop {
@@ -509,8 +516,8 @@ fn new_block(
             if let Some(block) = claim(session, &item.holder, slice, None, edges)? {
                 return Ok(Some(keep(desk, &item.holder, block)?));
             }
-            lost += 1;
-            if lost >= CLAIM_TRIES_MAX {
+            plan.lost += 1;
+            if plan.lost >= CLAIM_TRIES_MAX {
                 return Err(Stop::Again);
             }
         }
@@ -524,7 +531,8 @@ fn new_block(
             return Ok(Some(block));
         }
     }
-    Ok(None)
+    // What was lost to others may be free again, or never was anybody's: a commit may conflict for other reasons.
+    if plan.lost > 0 { Err(Stop::Again) } else { Ok(None) }
 }
 
 fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Step<Prefix> {
@@ -829,7 +837,7 @@ pub(super) fn ensure_block(
     if u64::from(limit) <= own.len() as u64 || !choice.world.configuration.auto_allocate_blocks {
         return Ok(Err(Error::Exhausted { family, wanted: 1, obtained: 0 }));
     }
-    let mut plan = Plan { choice, parts: Vec::new(), wanted: 1, held: Vec::new(), stopped: BTreeMap::new() };
+    let mut plan = Plan { choice, parts: Vec::new(), wanted: 1, held: Vec::new(), stopped: BTreeMap::new(), lost: 0 };
     let block = new_block(session, &mut desk, &item, &mut plan, None, &mut Vec::new(), false)?;
     Ok(block.ok_or(Error::Exhausted { family, wanted: 1, obtained: 0 }))
 }
