@@ -7,7 +7,7 @@
 #[path = "block/play/mod.rs"]
 mod play;
 
-use plat_core::ipam::{AffinityRelease, Assignment, Error, Holder, Release, Specific};
+use plat_core::ipam::{AffinityRelease, Assignment, Error, Holder, Release, Released, Specific};
 use plat_core::net::{Address, AddressSet, Family, Prefix};
 use plat_stores::memory::MemoryStore;
 use play::invariants::{self, State, Strictness};
@@ -100,7 +100,7 @@ enum Move {
     Disable(usize),
     Enable(usize),
     DeletePool(usize),
-    MoveNode {
+    Relabel {
         host: &'static str,
         into_zone_x: bool,
     },
@@ -166,7 +166,7 @@ fn any_change() -> impl Strategy<Value = Move> {
         1 => (0..POOLS.len()).prop_map(Move::Disable),
         3 => (0..POOLS.len()).prop_map(Move::Enable),
         1 => (0..POOLS.len()).prop_map(Move::DeletePool),
-        1 => (pick(&HOSTS), any::<bool>()).prop_map(|(host, into_zone_x)| Move::MoveNode { host, into_zone_x }),
+        1 => (pick(&HOSTS), any::<bool>()).prop_map(|(host, into_zone_x)| Move::Relabel { host, into_zone_x }),
     ]
 }
 
@@ -242,6 +242,8 @@ impl Rules {
                 } else if stored.held == 0 && is_old && whole > 0 && self.auto_allocate {
                     fresh.push(whole);
                 } else {
+                    // Also where nothing but cold addresses keep it from being empty: until somebody has looked at it,
+                    // nobody takes it over.
                     borrowable += count(*block);
                 }
             }
@@ -373,7 +375,7 @@ impl Run {
             Move::Disable(pool) => rules.pools[*pool] = PoolState::Disabled,
             Move::Enable(pool) => rules.pools[*pool] = PoolState::Enabled,
             Move::DeletePool(pool) => rules.pools[*pool] = PoolState::Gone,
-            Move::MoveNode { host, into_zone_x } => {
+            Move::Relabel { host, into_zone_x } => {
                 rules.in_zone_x[HOSTS.iter().position(|name| name == host).expect("a host")] = *into_zone_x;
             }
             _ => unreachable!("an operation"),
@@ -426,6 +428,84 @@ impl Run {
     }
 
     fn judge(&self, step: &Move, outcome: &Outcome, before: &State) {
+        match (step, outcome) {
+            (Move::Assign { .. }, _) => self.judge_assignment(step, outcome, before),
+            (Move::AssignIp { host, address, .. }, Outcome::Specific(answers)) => {
+                let expected = self.chosen(host, *address, before);
+                let got = answers[0].as_ref().map(|grant| grant.address).map_err(kind);
+                assert_eq!(got, expected, "{step:?}");
+            }
+            (Move::Release { address, handle, number }, Outcome::Released(answers)) => {
+                let expected = self.returned(*address, *handle, *number, before);
+                assert_eq!(answers[0].as_ref().copied().map_err(kind), expected, "{step:?}");
+            }
+            (Move::ReleaseHandle(handle), Outcome::ReleasedByHandle(answers)) => {
+                let has = self.reference.held.values().any(|stored| stored.handle.as_deref() == Some(handle));
+                assert_eq!(answers[0].is_ok(), has, "{step:?}");
+            }
+            (Move::ReleaseAffinities { .. } | Move::RemoveHost(_), Outcome::Affinities(answer)) => {
+                let only_empty = matches!(step, Move::ReleaseAffinities { only_empty: true, .. });
+                for one in answer.as_ref().expect("of a holder's blocks") {
+                    let is_empty = before.blocks[&one.block].held == 0;
+                    assert!(one.outcome.is_ok() == (is_empty || !only_empty) || self.has_cold(before), "{one:?}");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an address may be cold by now: blocks with such may be empty or not, by who has looked.
+    fn has_cold(&self, before: &State) -> bool {
+        before.addresses.values().any(|stored| stored.is_cooling)
+    }
+
+    fn is_cold(&self, before: &State, address: Address) -> bool {
+        let stored = &before.addresses[&address];
+        let ordinal = u32::try_from(address.bits() - stored.block.first().bits()).expect("small");
+        let since = before.blocks[&stored.block].cooling.get(&ordinal);
+        since.is_some_and(|since| self.clock.0 as i64 - since >= self.rules.cooldown as i64)
+    }
+
+    /// What a host must be answered that chooses an address.
+    fn chosen(&self, host: &str, address: Address, before: &State) -> Result<Address, &'static str> {
+        let family = address.family();
+        let pool = (0..POOLS.len()).find(|pool| cidr(*pool, family).contains(address)).expect("all are of pools");
+        if self.rules.pools[pool] != PoolState::Enabled {
+            return Err("not in a pool");
+        }
+        let block = before.blocks.iter().find(|(block, _)| block.contains(address));
+        if let Some((_, block)) = block
+            && self.rules.strict
+            && block.holder != Some(Holder::Host(host.into()))
+        {
+            return Err("strict");
+        }
+        let is_free = !before.addresses.contains_key(&address) || self.is_cold(before, address);
+        if is_free { Ok(address) } else { Err("taken") }
+    }
+
+    /// What must be answered to a release.
+    fn returned(
+        &self,
+        address: Address,
+        handle: Option<&str>,
+        number: Option<bool>,
+        before: &State,
+    ) -> Result<Released, &'static str> {
+        if !before.blocks.keys().any(|block| block.contains(address)) {
+            return Ok(Released::NotAssigned);
+        }
+        if number == Some(false) {
+            return Err("stale");
+        }
+        let Some(stored) = self.reference.held.get(&address) else { return Ok(Released::NotAssigned) };
+        if handle.is_some() && stored.handle.as_deref() != handle {
+            return Err("not yours");
+        }
+        Ok(if self.rules.cooldown > 0 { Released::Cooling } else { Released::Freed })
+    }
+
+    fn judge_assignment(&self, step: &Move, outcome: &Outcome, before: &State) {
         let (Move::Assign { host, v4, v6, handle, from, partial, per_handle }, Outcome::Assigned(granted)) =
             (step, outcome)
         else {
@@ -463,6 +543,18 @@ impl Run {
                 assert!(expected, "{error:?}");
             }
         }
+    }
+}
+
+/// An error by its kind.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::NotInAPool(_) => "not in a pool",
+        Error::StrictAffinity(_) => "strict",
+        Error::Taken { .. } => "taken",
+        Error::StaleSequence(_) => "stale",
+        Error::NotYours(_) => "not yours",
+        _ => "another error",
     }
 }
 
