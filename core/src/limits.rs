@@ -54,6 +54,8 @@ pub const ASSIGN_MAX: u32 = 65_536;
 pub const CLAIM_TRIES_MAX: u32 = 8;
 /// Empty blocks of others that one attempt looks at in one pool.
 pub const RECLAIM_LOOK_MAX: usize = 16;
+/// Blocks with room that one attempt looks through for one that has grown cold: sixteen pages of the index.
+pub const COLD_LOOK_MAX: u32 = 1024;
 /// Entries of an index of blocks asked for in one page.
 pub const ROOMS_PAGE: u32 = 64;
 /// Blocks with room that an explanation counts in one pool; beyond that its figures are an upper bound of what is held.

@@ -11,7 +11,8 @@ use super::search::{Found, Slices, find_slice, lengths};
 use super::session::{Session, Step, Stop, Versioned, World, tried};
 use super::{Assignment, Call, Edges, Error, Grant, Granted, Holder, PassOver};
 use crate::limits::{
-    ASSIGN_MAX, CLAIM_TRIES_MAX, COMMIT_TRIES_MAX, COMMIT_WRITES_MAX, RECLAIM_AGE_SECONDS, RECLAIM_LOOK_MAX, ROOMS_PAGE,
+    ASSIGN_MAX, CLAIM_TRIES_MAX, COLD_LOOK_MAX, COMMIT_TRIES_MAX, COMMIT_WRITES_MAX, RECLAIM_AGE_SECONDS,
+    RECLAIM_LOOK_MAX, ROOMS_PAGE,
 };
 use crate::net::{AddressSet, Family, Prefix, Range};
 use crate::objects::keys::{
@@ -585,6 +586,7 @@ fn around_pool(
         let mut from = Some(key(first));
         while let Some(at) = from.take() {
             let page = session.page(&directory, &at, ROOMS_PAGE)?;
+            from = page.next;
             for entry in page.entries {
                 let Some(prefix) = prefix_of(&entry.key) else { continue };
                 if prefix.first() > last || (prefix.first() == last && !includes_last) {
@@ -594,7 +596,6 @@ fn around_pool(
                 if !visit(session, prefix, &entry.value)? {
                     return Ok(());
                 }
-                from = page.next.clone();
             }
         }
     }
@@ -603,6 +604,49 @@ fn around_pool(
 
 /// The first part of a block's key.
 const KIND: &str = "block";
+
+/// Blocks of other holders that nothing keeps from being empty but addresses that are cold by now: the index does not know
+/// until somebody has looked at them, and their holder may never do so. Where addresses can be borrowed they are used
+/// without this.
+fn cold_blocks(
+    session: &mut Session<'_, '_>,
+    desk: &Desk,
+    item: &Assignment,
+    pool: &Pool,
+    set: &AddressSet,
+    tried: &[Prefix],
+) -> Step<Vec<Prefix>> {
+    let cooldown = session.configuration()?.cooldown_seconds;
+    let (now, mut looked, mut cold) = (session.seconds(), 0, Vec::new());
+    let size = 1u32.checked_shl(u32::from(pool.cidr.family().bits() - pool.block_length)).unwrap_or(u32::MAX);
+    around_pool(
+        session,
+        pool,
+        pool.block_length,
+        &item.holder,
+        &room_of_key,
+        "room/",
+        &mut |session, prefix, value| {
+            looked += 1;
+            let room = Room::parse(value).unwrap_or_default();
+            if room.cooling > 0
+                && room.free.saturating_add(room.cooling) == size
+                && may_give(Some(&Room { free: 0, ..room }), now, cooldown)
+                && !tried.contains(&prefix)
+                && !desk.is_changed(prefix)
+                && !is_wholly_in(prefix, set)
+            {
+                let block = session.block(prefix)?;
+                let is_cold = |block: &Versioned<Block>| {
+                    block.object.is_empty() && block.object.holder().as_ref() != Some(&item.holder)
+                };
+                cold.extend(block.filter(is_cold).map(|_| prefix));
+            }
+            Ok(looked < COLD_LOOK_MAX && cold.is_empty())
+        },
+    )?;
+    Ok(cold)
+}
 
 /// Takes an empty block of another holder over that is old enough.
 fn reclaim(
@@ -632,6 +676,10 @@ fn reclaim(
         }
         Ok(candidates.len() < RECLAIM_LOOK_MAX)
     })?;
+    let configuration = session.configuration()?;
+    if candidates.is_empty() && configuration.strict_affinity && configuration.cooldown_seconds > 0 {
+        candidates = cold_blocks(session, desk, item, pool, set, tried)?;
+    }
     for prefix in candidates {
         tried.push(prefix);
         let edges = item.edges(prefix.family());
