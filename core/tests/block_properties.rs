@@ -226,6 +226,10 @@ impl Rules {
             };
             !reserved.contains(*address) && (stored.is_none() || cold())
         };
+        let is_cold = |block: &invariants::StoredBlock| {
+            let is_past = |since: &i64| now as i64 - since >= self.cooldown as i64;
+            block.held as usize == block.cooling.len() && block.cooling.values().all(is_past)
+        };
         let count = |block: Prefix| addresses(block).filter(is_free).count();
         let (mut own_free, mut owned, mut borrowable) = (0, 0usize, 0);
         // Blocks that can be had, and how many addresses each would give.
@@ -241,9 +245,9 @@ impl Rules {
                     owned += 1;
                 } else if stored.held == 0 && is_old && whole > 0 && self.auto_allocate {
                     fresh.push(whole);
+                } else if self.strict && is_cold(stored) && is_old && whole > 0 && self.auto_allocate {
+                    fresh.push(whole);
                 } else {
-                    // Also where nothing but cold addresses keep it from being empty: until somebody has looked at it,
-                    // nobody takes it over.
                     borrowable += count(*block);
                 }
             }
@@ -495,7 +499,9 @@ impl Run {
         if !before.blocks.keys().any(|block| block.contains(address)) {
             return Ok(Released::NotAssigned);
         }
-        if number == Some(false) {
+        // A cooling address has its number still; when it is cold it has none.
+        let is_cold = before.addresses.contains_key(&address) && self.is_cold(before, address);
+        if number == Some(false) || number == Some(true) && is_cold && before.addresses[&address].sequence > 0 {
             return Err("stale");
         }
         let Some(stored) = self.reference.held.get(&address) else { return Ok(Released::NotAssigned) };
