@@ -12,7 +12,7 @@ use plat_core::net::{Address, AddressSet, Family, Prefix};
 use plat_stores::memory::MemoryStore;
 use play::invariants::{self, State, Strictness};
 use play::operation::{Operation, Outcome, Reference, perform};
-use play::stores::{Eventful, Incident};
+use play::stores::{Eventful, Incident, Lagging};
 use play::world::{self, START_SECONDS, Standing, prefix};
 use proptest::prelude::*;
 use serde_json::json;
@@ -431,6 +431,22 @@ impl Run {
         self.check();
     }
 
+    /// A step with a store whose answers are those of an older state where they need not be fresh.
+    fn step_behind(&mut self, step: &Move, old: MemoryStore) {
+        let before = invariants::read(&self.store);
+        let Some(operation) = self.operation(step, &before) else { return self.change(step) };
+        // The index may have told of blocks that are not as they were; what that leaves half done is told by the claims.
+        self.strictness = Strictness::Loose;
+        let outcome = perform(&operation, &mut Lagging { store: &mut self.store, old }, self.clock);
+        let text = format!("{outcome:?}");
+        assert!(!text.contains("Contended"), "nobody else is at it: {text}");
+        // By a configuration of before, an address may be freed at once, or cool that need not.
+        self.reference.learn(&operation, &outcome, None, self.clock.0, 0);
+        let state = invariants::read(&self.store);
+        invariants::check(&state, self.strictness);
+        self.reference.compare(&state, self.clock.0, 0);
+    }
+
     fn judge(&self, step: &Move, outcome: &Outcome, before: &State) {
         match (step, outcome) {
             (Move::Assign { .. }, _) => self.judge_assignment(step, outcome, before),
@@ -622,6 +638,24 @@ proptest! {
             if let Some(change) = change {
                 run.change(change);
             }
+        }
+    }
+
+    #[test]
+    fn a_store_that_lags_gives_nothing_twice(
+        steps in prop::collection::vec((any_move(), 0usize..6), 1..40),
+        atomic_writes in pick(&STORES),
+    ) {
+        let mut run = Run::new(atomic_writes);
+        let mut past = vec![run.store.clone()];
+        for (step, lag) in &steps {
+            // Cooldowns of before and after are told apart elsewhere.
+            if matches!(step, Move::Cooldown(_)) {
+                continue;
+            }
+            let old = past[past.len().saturating_sub(lag + 1)].clone();
+            run.step_behind(step, old);
+            past.push(run.store.clone());
         }
     }
 
