@@ -80,6 +80,7 @@ enum Move {
         handle: Option<&'static str>,
         number: Option<bool>,
     },
+    ReleaseMany(Vec<(Address, Option<&'static str>, Option<bool>)>),
     ReleaseHandle(&'static str),
     Claim {
         host: &'static str,
@@ -146,6 +147,8 @@ fn any_use() -> impl Strategy<Value = Move> {
             .prop_map(|(host, address, handle)| Move::AssignIp { host, address, handle }),
         6 => (any_address(), handle(), prop::option::of(any::<bool>()))
             .prop_map(|(address, handle, number)| Move::Release { address, handle, number }),
+        2 => prop::collection::vec((any_address(), handle(), prop::option::of(any::<bool>())), 2..8)
+            .prop_map(Move::ReleaseMany),
         3 => pick(&HANDLES).prop_map(Move::ReleaseHandle),
         1 => (pick(&HOSTS), 0..POOLS.len(), any_family())
             .prop_map(|(host, pool, family)| Move::Claim { host, pool, family }),
@@ -349,10 +352,11 @@ impl Run {
                 edges: None,
             }]),
             Move::Release { address, handle, number } => {
-                let stored = state.addresses.get(address).map_or(0, |stored| stored.sequence);
-                let sequence = number.map(|is_right| if is_right { stored } else { stored + 1 });
-                let handle = handle.map(str::to_owned);
-                Operation::Release(vec![Release { address: *address, handle, sequence }])
+                Operation::Release(vec![release_of(*address, *handle, *number, state)])
+            }
+            Move::ReleaseMany(items) => {
+                let each = items.iter().map(|(address, handle, number)| release_of(*address, *handle, *number, state));
+                Operation::Release(each.collect())
             }
             Move::ReleaseHandle(handle) => Operation::ReleaseByHandle(vec![(*handle).to_owned()]),
             Move::Claim { host: name, pool, family } => Operation::Claim(host(name), cidr(*pool, *family)),
@@ -414,6 +418,10 @@ impl Run {
 
     /// A step, and another one right before the first one writes its first block.
     fn race(&mut self, one: &Move, other: &Move) {
+        if matches!(one, Move::ReleaseMany(_)) {
+            // Of many releases some may come before the other step and some after it: there is no one order to learn in.
+            return;
+        }
         let before = invariants::read(&self.store);
         let (Some(one), Some(other)) = (self.operation(one, &before), self.operation(other, &before)) else { return };
         // Where keys are written one by one, a claim may be left half released when two are at it.
@@ -458,6 +466,15 @@ impl Run {
             (Move::Release { address, handle, number }, Outcome::Released(answers)) => {
                 let expected = self.returned(*address, *handle, *number, before);
                 assert_eq!(answers[0].as_ref().copied().map_err(kind), expected, "{step:?}");
+            }
+            (Move::ReleaseMany(items), Outcome::Released(answers)) => {
+                for (index, (address, handle, number)) in items.iter().enumerate() {
+                    // The first item of an address answers for the others of it.
+                    if items[..index].iter().all(|(earlier, ..)| earlier != address) {
+                        let expected = self.returned(*address, *handle, *number, before);
+                        assert_eq!(answers[index].as_ref().copied().map_err(kind), expected, "{address} of {step:?}");
+                    }
+                }
             }
             (Move::ReleaseHandle(handle), Outcome::ReleasedByHandle(answers)) => {
                 let has = self.reference.held.values().any(|stored| stored.handle.as_deref() == Some(handle));
@@ -566,6 +583,12 @@ impl Run {
             }
         }
     }
+}
+
+fn release_of(address: Address, handle: Option<&str>, number: Option<bool>, state: &State) -> Release {
+    let stored = state.addresses.get(&address).map_or(0, |stored| stored.sequence);
+    let sequence = number.map(|is_right| if is_right { stored } else { stored + 1 });
+    Release { address, handle: handle.map(str::to_owned), sequence }
 }
 
 /// An error by its kind.
