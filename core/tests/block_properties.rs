@@ -246,9 +246,11 @@ impl Rules {
                 if stored.holder == me {
                     own_free += count(*block);
                     owned += 1;
-                } else if stored.held == 0 && is_old && whole > 0 && self.auto_allocate {
-                    fresh.push(whole);
-                } else if self.strict && is_cold(stored) && is_old && whole > 0 && self.auto_allocate {
+                } else if (stored.held == 0 || self.strict && is_cold(stored))
+                    && is_old
+                    && whole > 0
+                    && self.auto_allocate
+                {
                     fresh.push(whole);
                 } else {
                     borrowable += count(*block);
