@@ -245,7 +245,7 @@ fn open(path: &Path, options: &Options, make: bool) -> Result<Option<Open>, Erro
     } else {
         return Ok(None);
     }
-    let lock = if options.exclusive { Some(take_lock(path, options.lock_wait_max)?) } else { None };
+    let lock = if options.exclusive { take_lock(path, options.lock_wait_max)? } else { None };
     let failed = |error: rusqlite::Error| trouble(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -254,7 +254,7 @@ fn open(path: &Path, options: &Options, make: bool) -> Result<Option<Open>, Erro
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     if !is_ready(&connection, path, MIGRATIONS)? {
-        let _lock = if lock.is_none() { Some(take_lock(path, options.lock_wait_max)?) } else { None };
+        let _lock = if lock.is_none() { take_lock(path, options.lock_wait_max)? } else { None };
         migrate(&connection, path, MIGRATIONS)?;
     }
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
@@ -262,19 +262,24 @@ fn open(path: &Path, options: &Options, make: bool) -> Result<Option<Open>, Erro
     Ok(Some(Open { connection, lock }))
 }
 
-fn take_lock(path: &Path, wait_max: Duration) -> Result<OwnedFd, Error> {
+/// Takes the lock of all writers. None: on a read-only file system there is none to be made, and no writer.
+fn take_lock(path: &Path, wait_max: Duration) -> Result<Option<OwnedFd>, Error> {
     let lock_path = beside(path, ".lock");
     let shown = lock_path.to_string_lossy().into_owned();
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = retry_on_intr(|| rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR))
-        .map_err(|errno| Error::from(Trouble::new("open", shown.clone(), errno)))?;
-    lock::take(file, wait_max).map_err(|refused| match refused {
-        lock::Refused::TimedOut => Error::Unavailable(format!(
+    let file = match retry_on_intr(|| rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)) {
+        Ok(file) => file,
+        Err(Errno::ROFS) => return Ok(None),
+        Err(errno) => return Err(Trouble::new("open", shown, errno).into()),
+    };
+    match lock::take(file, wait_max) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(lock::Refused::TimedOut) => Err(Error::Unavailable(format!(
             "flock {shown}: still held by another process after {:.1} s",
             wait_max.as_secs_f64()
-        )),
-        lock::Refused::Failed(errno) => Trouble::new("flock", shown, errno).into(),
-    })
+        ))),
+        Err(lock::Refused::Failed(errno)) => Err(Trouble::new("flock", shown, errno).into()),
+    }
 }
 
 /// The steps from each schema to the next: the first makes schema 1 from an empty file. A step is never changed once it
@@ -597,7 +602,7 @@ impl Store for SqliteStore {
         };
         let connection = &open.connection;
         let failed = |error: rusqlite::Error| trouble(&path, &error);
-        let _lock = if open.lock.is_none() { Some(take_lock(&path, lock_wait_max)?) } else { None };
+        let _lock = if open.lock.is_none() { take_lock(&path, lock_wait_max)? } else { None };
         if durability == Durability::Power {
             connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         }
