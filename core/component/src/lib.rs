@@ -3,7 +3,9 @@
 //! It may not decide anything: what is here could be generated.
 
 mod convert;
+mod exports;
 mod imports;
+mod typed;
 
 /// What wit-bindgen makes from `wit/`.
 #[allow(

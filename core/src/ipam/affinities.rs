@@ -7,7 +7,7 @@ use super::session::{Session, Step, tried};
 use super::{AffinityOutcome, AffinityRelease, Call, Error, Holder};
 use crate::limits::CLAIM_BLOCKS_MAX;
 use crate::net::{Family, Prefix};
-use crate::objects::keys::{affinities_prefix, affinity_of_key};
+use crate::objects::keys::{affinities_prefix, affinity_of_key, owned_of_key, owned_prefix};
 use std::collections::BTreeSet;
 
 /// Claims every block of a prefix. See [`super::claim_affinities`].
@@ -67,10 +67,19 @@ pub(super) fn release_all(call: &mut Call<'_>, asked: &AffinityRelease) -> Resul
             let entries = session.scan(&prefix, true)?;
             claims.extend(entries.iter().filter_map(|entry| affinity_of_key(&entry.key)));
         }
+        // A block whose affinity was lost is still its holder's.
+        let prefixes = match &asked.holder {
+            Some(holder) => vec![owned_prefix(holder, Family::V4), owned_prefix(holder, Family::V6)],
+            None => vec!["owned/".to_owned()],
+        };
+        for prefix in prefixes {
+            let entries = session.scan(&prefix, true)?;
+            claims.extend(entries.iter().filter_map(|entry| owned_of_key(&entry.key)));
+        }
         Ok(claims)
     })?;
     claims.retain(|(_, block)| asked.within.is_none_or(|within| within.covers(block)));
-    // A block whose affinity was lost is still its holder's.
+    // What was asked for by its name is answered for.
     if let (Some(holder), Some(within)) = (&asked.holder, asked.within)
         && super::search::lengths(within.family()).contains(&within.length())
         && claims.is_empty()

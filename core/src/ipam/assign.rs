@@ -283,13 +283,19 @@ fn plan(
     own.sort_by_key(|own| rank(own.prefix));
 
     // Phase 1: the holder's own blocks, in the order of their keys.
+    let mut stale = Vec::new();
     for own in &own {
         if plan.missing().min(allowance) == 0 {
             break;
         }
-        let given = take_from_own(session, desk, item, &mut plan, own, allowance, imagined)?;
-        allowance = allowance.saturating_sub(given);
+        match take_from_own(session, desk, item, &mut plan, own, allowance, imagined)? {
+            Some(given) => allowance = allowance.saturating_sub(given),
+            None => stale.push(own.prefix),
+        }
     }
+    // An affinity told of a block that is another's: it counts no more, and may be borrowed from.
+    own.retain(|own| !stale.contains(&own.prefix));
+    owned = owned.saturating_sub(u32::try_from(stale.len()).unwrap_or(u32::MAX));
 
     // The handle may have addresses already; that it has costs no request as long as one of the own blocks serves, and
     // the commit finds out. Before anything new is claimed, and before anything is refused, it is read.
@@ -360,7 +366,7 @@ fn plan(
     if plan.missing() > 0 && world.configuration.strict_affinity {
         for (index, pool) in plan.choice.pools() {
             let full = !plan.stopped.contains_key(&index);
-            if full && explain::has_room(session, pool)? {
+            if full && explain::has_room(session, pool, &world.reserved)? {
                 plan.stopped.insert(index, PassOver::StrictAffinity);
             }
         }
@@ -403,7 +409,7 @@ fn leave_deselected(session: &mut Session<'_, '_>, item: &Assignment, choice: &C
     Ok(())
 }
 
-/// Plans addresses of one of the holder's blocks, and says how many.
+/// Plans addresses of one of the holder's blocks, and says how many. None: it is not the holder's after all.
 fn take_from_own(
     session: &mut Session<'_, '_>,
     desk: &mut Desk,
@@ -412,7 +418,7 @@ fn take_from_own(
     own: &Own,
     allowance: u32,
     imagined: bool,
-) -> Step<u32> {
+) -> Step<Option<u32>> {
     let world = plan.choice.world.clone();
     let is_known = desk.blocks.contains_key(&own.prefix);
     let cooldown = world.configuration.cooldown_seconds;
@@ -423,14 +429,14 @@ fn take_from_own(
             && own.room.is_some()
             && !may_give(own.room.as_ref(), session.seconds(), cooldown)
     {
-        return Ok(0);
+        return Ok(Some(0));
     }
     let set = unavailable(&world, item, plan.choice.pool_of(own.prefix));
     if is_wholly_in(own.prefix, &set) {
-        return Ok(0);
+        return Ok(Some(0));
     }
     let edges = item.edges(own.prefix.family());
-    let Some(slot) = desk.load_own(session, &item.holder, own, edges, imagined)? else { return Ok(0) };
+    let Some(slot) = desk.load_own(session, &item.holder, own, edges, imagined)? else { return Ok(None) };
     let free = slot.block.object.free_unless(&mut |address| set.contains(address));
     let is_full = slot.block.object.free() == 0;
     let count = free.min(plan.missing()).min(allowance);
@@ -439,7 +445,7 @@ fn take_from_own(
     } else if is_full {
         desk.mark_full(&item.holder, own.prefix);
     }
-    Ok(count)
+    Ok(Some(count))
 }
 
 /// Claims a block for the holder: a free one, or an empty one of another holder. None: there is none to be had, and

@@ -55,19 +55,23 @@ fn report(pool: &Pool, in_use: Count, free: Count, why: PassOver) -> PoolReport 
     }
 }
 
-/// The index of blocks with room in a pool: how many there are of a length.
-fn rooms(session: &mut Session<'_, '_>, pool: &Pool, length: u8) -> Step<u64> {
-    let prefix = rooms_prefix(pool.cidr.family(), length);
-    let key = |address| {
-        Prefix::new(address, length).map(|around| room_key(Prefix::new(around.network(), length).unwrap_or(around)))
-    };
-    let (Some(from), Some(last)) = (key(pool.cidr.first()), key(pool.cidr.last())) else { return Ok(0) };
-    session.count(&prefix, &from, &format!("{last}0"))
-}
-
-/// Whether some block of the pool has a free address.
-pub(super) fn has_room(session: &mut Session<'_, '_>, pool: &Pool) -> Step<bool> {
-    Ok(rooms(session, pool, pool.block_length)? > 0)
+/// Whether some block in the pool, of whatever length, has an address that is free or cooling and not reserved.
+pub(super) fn has_room(session: &mut Session<'_, '_>, pool: &Pool, reserved: &AddressSet) -> Step<bool> {
+    for length in lengths(pool.cidr.family()).filter(|length| *length >= pool.cidr.length()) {
+        let prefix = rooms_prefix(pool.cidr.family(), length);
+        let from = Prefix::new(pool.cidr.first(), length).map(room_key).unwrap_or_default();
+        let (mut has_room, mut seen) = (false, 0);
+        session.walk(&prefix, Some(&from), false, &mut |_, entry| {
+            let Some(block) = room_of_key(&entry.key).filter(|block| pool.cidr.covers(block)) else { return Ok(false) };
+            seen += 1;
+            has_room = !AddressSet::from_ranges([block.range()]).difference(reserved).is_empty();
+            Ok(!has_room && seen < ROOMS_COUNTED_MAX)
+        })?;
+        if has_room {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// How many addresses of a pool are held, and how many free, by the counts of blocks and the index of those with room.

@@ -1,6 +1,6 @@
 //! Giving addresses back (`calico.md` 2.9, 2.11).
 
-use super::claim::{Unclaim, unclaim, write_in_order};
+use super::claim::{Unclaim, unclaim};
 use super::desk::{Desk, Written};
 use super::search::lengths;
 use super::session::{Session, Step, Stop, remove, replace, tried, unreadable};
@@ -9,6 +9,7 @@ use crate::limits::COMMIT_WRITES_MAX;
 use crate::net::{Address, Prefix};
 use crate::objects::Handle;
 use crate::objects::keys::{block_key, handle_key};
+use crate::store::{self, Event, Write};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The blocks around an address, on the desk; of those that exist the one in which it is held comes first. No pool is
@@ -112,7 +113,7 @@ fn emptied_blocks(desk: &Desk) -> Vec<(Holder, Prefix)> {
 }
 
 fn prepare(session: &mut Session<'_, '_>, desk: &mut Desk, item: &Release) -> Step<Released> {
-    let cooldown = session.world()?.configuration.cooldown_seconds;
+    let cooldown = session.configuration()?.cooldown_seconds;
     let Some(prefix) = find_block(session, desk, item.address)? else { return Ok(Released::NotAssigned) };
     let now = session.now;
     let deletable_below = session.now.seconds.saturating_mul(1_000_000_000);
@@ -190,40 +191,42 @@ fn release_handle(
         return if attempt > 0 { Ok(()) } else { Err(Error::NotFound(id.to_owned()).into()) };
     };
     let handle = Handle::parse(&entry.value).map_err(unreadable(&key))?;
-    let cooldown = session.world()?.configuration.cooldown_seconds;
+    let cooldown = session.configuration()?.cooldown_seconds;
     let deletable_below = session.now.seconds.saturating_mul(1_000_000_000);
     let mut writes = Vec::new();
-    let mut events = Vec::new();
     let mut now_empty = Vec::new();
     for prefix in handle.counts().keys().copied() {
         let Some(mut block) = session.block(prefix)? else { continue };
         let ordinals = block.object.ordinals_of_handle(id);
-        for address in ordinals.iter().filter_map(|ordinal| block.object.address(*ordinal)) {
-            released.insert(address);
-            events.push(session.event("released", address_name(address), id));
-        }
+        let addresses: Vec<Address> = ordinals.iter().filter_map(|ordinal| block.object.address(*ordinal)).collect();
         // A block without an address of the handle is written too: whoever is about to take one for this handle loses.
         block.object.release(&ordinals, session.now, cooldown);
         let is_empty = block.object.is_empty();
         match block.object.holder() {
             None if is_empty && block.object.sequence() < deletable_below => {
-                writes.push(remove(block_key(prefix), &block.version));
+                writes.push((remove(block_key(prefix), &block.version), addresses));
                 continue;
             }
             Some(holder) if is_empty => now_empty.push((holder, prefix)),
             _ => {}
         }
         block.object.advance();
-        writes.push(replace(block_key(prefix), &block.version, block.object.to_bytes()));
+        writes.push((replace(block_key(prefix), &block.version, block.object.to_bytes()), addresses));
     }
-    writes.push(remove(key, &entry.version));
-    if writes.len() > session.writes_max.min(COMMIT_WRITES_MAX) && session.is_atomic() {
-        // More blocks than one commit takes; the handle goes last.
-        for chunk in writes.chunks(session.writes_max.min(COMMIT_WRITES_MAX)) {
-            session.commit(chunk, &std::mem::take(&mut events))?;
+    // The handle goes last.
+    writes.push((remove(key, &entry.version), Vec::new()));
+    let at_once = if session.is_atomic() { session.writes_max.min(COMMIT_WRITES_MAX) } else { 1 };
+    for part in writes.chunks(at_once) {
+        let batch: Vec<Write> = part.iter().map(|(write, _)| write.clone()).collect();
+        let addresses = part.iter().flat_map(|(_, addresses)| addresses).copied();
+        let events: Vec<Event> =
+            addresses.clone().map(|address| session.event("released", address_name(address), id)).collect();
+        let done = session.commit(&batch, &events);
+        // Where the outcome is not known, they may have been; what others released is not answered for.
+        if matches!(done, Ok(_) | Err(store::Error::UnknownOutcome)) {
+            released.extend(addresses);
         }
-    } else {
-        write_in_order(session, writes, &events)?;
+        done?;
     }
     emptied.extend(now_empty);
     Ok(())

@@ -82,6 +82,7 @@ pub(super) struct Session<'s, 'a> {
     pub(super) now: Instant,
     /// How many writes a commit may hold.
     pub(super) writes_max: usize,
+    configuration: Option<Configuration>,
     world: Option<Rc<World>>,
     labels: BTreeMap<String, Rc<Attributes>>,
 }
@@ -110,7 +111,7 @@ impl<'s, 'a> Session<'s, 'a> {
     pub(super) fn new(call: &'s mut Call<'a>) -> Self {
         let now = call.clock.now();
         let writes_max = usize::try_from(call.store.atomic_writes()).unwrap_or(usize::MAX).max(1);
-        Self { call, now, writes_max, world: None, labels: BTreeMap::new() }
+        Self { call, now, writes_max, configuration: None, world: None, labels: BTreeMap::new() }
     }
 
     /// Whether an address and what points to it are written in one commit.
@@ -201,16 +202,28 @@ impl<'s, 'a> Session<'s, 'a> {
         Event { at: self.now, what: what.into(), key, owner: owner.into(), why: self.call.why.into() }
     }
 
-    /// Pools, reservations and configuration. They may lag behind other hosts.
-    pub(super) fn world(&mut self) -> Step<Rc<World>> {
-        if let Some(world) = &self.world {
-            return Ok(Rc::clone(world));
+    /// The configuration. It may lag behind other hosts.
+    ///
+    /// Releases need no more than this: a pool that cannot be read must not keep an address held.
+    pub(super) fn configuration(&mut self) -> Step<Configuration> {
+        if let Some(configuration) = &self.configuration {
+            return Ok(configuration.clone());
         }
         let entries = self.read(&[resources::CONFIG_KEY.to_owned()], false)?;
         let configuration = match entries.into_iter().next().flatten() {
             None => Configuration::default(),
             Some(entry) => Configuration::parse(&entry.value).map_err(unreadable(&entry.key))?.0,
         };
+        self.configuration = Some(configuration.clone());
+        Ok(configuration)
+    }
+
+    /// Pools, reservations and configuration. They may lag behind other hosts.
+    pub(super) fn world(&mut self) -> Step<Rc<World>> {
+        if let Some(world) = &self.world {
+            return Ok(Rc::clone(world));
+        }
+        let configuration = self.configuration()?;
         let mut pools = Vec::new();
         for entry in self.scan(resources::POOLS_PREFIX, false)? {
             pools.push(Pool::parse(&entry.value).map_err(unreadable(&entry.key))?.0);
@@ -266,7 +279,7 @@ impl<'s, 'a> Session<'s, 'a> {
 
     pub(super) fn parse_block(&mut self, entry: Entry) -> Step<Versioned<Block>> {
         let mut object = Block::parse(&entry.value).map_err(unreadable(&entry.key))?;
-        let cooldown = self.world()?.configuration.cooldown_seconds;
+        let cooldown = self.configuration()?.cooldown_seconds;
         object.thaw(self.now, cooldown);
         Ok(Versioned { object, version: entry.version })
     }

@@ -63,6 +63,11 @@ impl Prefix {
         if length <= base.family().bits() { Some(Self { base, length }) } else { None }
     }
 
+    /// All addresses of a family: `0.0.0.0/0` or `::/0`.
+    pub const fn everything(family: Family) -> Self {
+        Self { base: Address::lowest(family), length: 0 }
+    }
+
     /// Reads what Go's `net.ParseCIDR` reads: an address as [`Address::parse`] takes it, `/`, and the length in decimal
     /// digits without a sign (leading zeros are allowed: `10.0.0.0/024`). Host bits are kept.
     ///

@@ -8,7 +8,7 @@ mod rules;
 mod stored;
 
 pub use document::{Kind, Problem, nearest};
-pub use operations::{Done, Mode, Object, Outcome, apply, delete, get, list};
+pub use operations::{Done, Mode, Object, Outcome, apply, apply_bytes, delete, get, list};
 
 pub use stored::{
     ADDRESSES_ANNOTATION, BLOCKS_PER_HOST_DEFAULT, Configuration, PRIORITY_ANNOTATION, Pool, Reservation,

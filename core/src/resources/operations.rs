@@ -70,6 +70,18 @@ pub struct Object {
     pub value: Value,
 }
 
+impl Object {
+    /// All of it as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        self.value.to_string().into_bytes()
+    }
+
+    /// What [`Object::to_json`] gave; what is no JSON is null.
+    pub fn from_json(kind: Kind, name: String, json: &[u8]) -> Self {
+        Self { kind, name, value: serde_json::from_slice(json).unwrap_or_default() }
+    }
+}
+
 fn trouble(error: &store::Error) -> Vec<Problem> {
     vec![Problem::new("", None, &error.to_string(), "see the store")]
 }
@@ -119,6 +131,18 @@ pub fn apply(call: &mut Call<'_>, documents: &[Value], mode: Mode, dry_run: bool
         }
     }
     outcomes
+}
+
+/// As [`apply`], for documents in JSON. One that is no JSON is a problem of its own.
+pub fn apply_bytes(call: &mut Call<'_>, documents: &[Vec<u8>], mode: Mode, dry_run: bool) -> Vec<Outcome> {
+    let each = documents.iter().flat_map(|bytes| match serde_json::from_slice(bytes) {
+        Ok(document) => apply(call, &[document], mode, dry_run),
+        Err(error) => {
+            let problem = Problem::new("", None, &error.to_string(), "write JSON");
+            vec![Outcome { kind: None, name: String::new(), done: Err(vec![problem]), warnings: Vec::new() }]
+        }
+    });
+    each.collect()
 }
 
 fn apply_one(

@@ -161,9 +161,9 @@ pub struct Instance<'a> {
     started: Option<Started>,
 }
 
-struct Started {
-    store: wasmtime::Store<State>,
-    exports: bindings::Core,
+pub(crate) struct Started {
+    pub(crate) store: wasmtime::Store<State>,
+    pub(crate) exports: bindings::Core,
 }
 
 impl Instance<'_> {
@@ -218,22 +218,37 @@ impl Instance<'_> {
         if requests.len() > REQUESTS_MAX || bytes > INPUT_BYTES_MAX {
             return Err(CallError::RequestsTooLarge { requests: requests.len(), bytes });
         }
+        let converted: Vec<wit::Request> = requests.iter().map(convert::request).collect();
+        let answers = self.guarded(requests.len(), bytes, |started| export(started, &converted))?;
+        if answers.len() != requests.len() {
+            self.started = None;
+            return Err(CallError::WrongCount { requests: requests.len(), answers: answers.len() });
+        }
+        Ok(answers)
+    }
+
+    /// Calls an export with the fuel of so many items, and keeps the instance only if it answered.
+    pub(crate) fn guarded<T>(
+        &mut self,
+        items: usize,
+        bytes: usize,
+        export: impl FnOnce(&mut Started) -> wasmtime::Result<T>,
+    ) -> Result<T, CallError> {
+        if bytes > INPUT_BYTES_MAX {
+            return Err(CallError::RequestsTooLarge { requests: items, bytes });
+        }
         self.start()?;
         let Some(mut started) = self.started.take() else {
             return Err(CallError::Unusable("the instance did not start".to_owned()));
         };
-        let converted: Vec<wit::Request> = requests.iter().map(convert::request).collect();
-        let budget = FUEL_PER_REQUEST.saturating_mul(requests.len().max(1) as u64);
-        let answers = started
+        let budget = FUEL_PER_REQUEST.saturating_mul(items.max(1) as u64);
+        let answer = started
             .store
             .set_fuel(budget)
-            .and_then(|()| export(&mut started, &converted))
+            .and_then(|()| export(&mut started))
             .map_err(|error| call_error(&error, started.store.data(), budget))?;
-        if answers.len() != requests.len() {
-            return Err(CallError::WrongCount { requests: requests.len(), answers: answers.len() });
-        }
         self.started = Some(started);
-        Ok(answers)
+        Ok(answer)
     }
 
     /// The fuel that the last call left over, for tests and measurements; none after a failure.

@@ -9,12 +9,16 @@ mod embedded;
 mod imports;
 mod instance;
 mod limits;
+mod operations;
 #[cfg(test)]
 mod tests;
+#[path = "../../../core/component/src/typed.rs"]
+mod typed;
 
 pub use embedded::CORE_SHA256;
 pub use instance::{CallError, Core, Instance};
-pub use limits::{FUEL_PER_REQUEST, HOST_CALL_BYTES_MAX, INPUT_BYTES_MAX, MEMORY_BYTES_MAX, REQUESTS_MAX};
+pub use limits::{FUEL_PER_REQUEST, HOST_CALL_BYTES_MAX, INPUT_BYTES_MAX, ITEMS_MAX, MEMORY_BYTES_MAX, REQUESTS_MAX};
+pub use operations::Settings;
 
 /// What wasmtime makes from `wit/`.
 #[allow(

@@ -4,6 +4,9 @@
 /// How many requests one call may hold (`wit/cni.wit`).
 pub const REQUESTS_MAX: usize = 1024;
 
+/// How many items one call of a typed operation may hold (`wit/ipam.wit`).
+pub const ITEMS_MAX: usize = 10_000;
+
 /// How many bytes the requests of one call may hold together: input, environment, names and advice (`wit/cni.wit`).
 /// A configuration has a few hundred; a GC lists every attachment of a node with about 100 each.
 pub const INPUT_BYTES_MAX: usize = 4 << 20;

@@ -87,13 +87,45 @@ fn ensure_target(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a core module that knows nothing of WIT a component of the world `core`.
-pub(crate) fn wrap(mut module: Vec<u8>, wit: &Path) -> Result<Vec<u8>> {
+/// Makes a core module in text, which knows nothing of WIT, a component of the world `core`. Exports that it lacks are
+/// added; they trap.
+pub(crate) fn wrap(text: &str, wit: &Path) -> Result<Vec<u8>> {
     let mut resolve = wit_parser::Resolve::default();
     let (package, _) = resolve.push_dir(wit).with_context(|| format!("cannot read {}", wit.display()))?;
     let world = resolve.select_world(&[package], Some("core"))?;
+    let mut module = wat::parse_str(with_stubs(text, &resolve, world)?)?;
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8, true)?;
     encode_module(&module)
+}
+
+fn with_stubs(text: &str, resolve: &wit_parser::Resolve, world: wit_parser::WorldId) -> Result<String> {
+    use wit_parser::abi::{AbiVariant, WasmType};
+    let name = |kind: &WasmType| match kind {
+        WasmType::I64 | WasmType::PointerOrI64 => "i64",
+        WasmType::F32 => "f32",
+        WasmType::F64 => "f64",
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
+    };
+    let body = text.trim_end().strip_suffix(')').context("the module in text ends with no parenthesis")?;
+    let mut whole = body.to_owned();
+    for (key, item) in &resolve.worlds[world].exports {
+        let wit_parser::WorldItem::Interface { id, .. } = item else { continue };
+        for function in resolve.interfaces[*id].functions.values() {
+            let export = format!("{}#{}", resolve.name_world_key(key), function.name);
+            if text.contains(&format!("\"{export}\"")) {
+                continue;
+            }
+            let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
+            let list = |word: &str, types: &[WasmType]| {
+                let types: Vec<&str> = types.iter().map(name).collect();
+                if types.is_empty() { String::new() } else { format!(" ({word} {})", types.join(" ")) }
+            };
+            let (params, results) = (list("param", &signature.params), list("result", &signature.results));
+            whole.push_str(&format!("\n  (func (export \"{export}\"){params}{results} unreachable)"));
+        }
+    }
+    whole.push_str(")\n");
+    Ok(whole)
 }
 
 fn encode_module(module: &[u8]) -> Result<Vec<u8>> {
