@@ -282,7 +282,7 @@ mod tests {
                 let shrinks = (2_500..4_500).contains(&step);
                 let number = random(&mut seed) % keys + if step > 4_500 { keys / 2 } else { 0 };
                 let key = format!("{number:08x}");
-                if shrinks || random(&mut seed) % 4 == 0 {
+                if shrinks || random(&mut seed).is_multiple_of(4) {
                     let near = checked.keys.range(key..).next().cloned();
                     if let Some(key) = near.or_else(|| checked.keys.first().cloned()) {
                         checked.remove(&key);
