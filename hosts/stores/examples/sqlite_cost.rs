@@ -120,6 +120,24 @@ fn main() {
         );
         assert!(found > 0);
     }
+    println!("{:>9} {:>9} {:>14}", "keys", "fill s", "one count us");
+    for keys in [1 << 12, 1 << 16, 1 << 20] {
+        let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+        let mut store = open(temporary.path());
+        let key = |number: u32| format!("block/v4/32/{number:08x}");
+        let start = Instant::now();
+        for chunk in (0..keys).collect::<Vec<u32>>().chunks(1 << 14) {
+            let batch: Vec<Write> = chunk.iter().map(|&at| put(key(at), Expected::Absent, b"x".to_vec())).collect();
+            store.commit(&batch, &[], Durability::Process).expect("no key is there");
+        }
+        let filled = start.elapsed();
+        let counts = sorted(ROUNDS, |round| {
+            let (from, until) = (keys / ROUNDS * round / 3, keys / ROUNDS * (round + 1));
+            let found = store.count("block/v4/32/", Some(&key(from)), Some(&key(until)), true);
+            assert_eq!(found, Ok(u64::from(until - from)));
+        });
+        println!("{keys:>9} {:>9.1} {:>14}", filled.as_secs_f64(), median(&counts));
+    }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("peak memory unknown"));
 }

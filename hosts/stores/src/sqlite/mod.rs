@@ -304,9 +304,14 @@ const MIGRATIONS: &[&str] = &["
 fn is_ready(connection: &Connection, path: &Path, steps: &[&str]) -> Result<bool, Error> {
     let failed = |error: rusqlite::Error| trouble(path, &error);
     let shown = path.display();
-    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed);
-    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let newest = newest(steps);
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed);
+    if pragma("application_id")? == APPLICATION_ID && pragma("user_version")? == newest {
+        return Ok(true);
+    }
+    // Again, all of one moment: somebody may be making the schema just now.
+    let _moment = connection.unchecked_transaction().map_err(failed)?;
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     if application == APPLICATION_ID {
         if version > newest {
             return Err(Error::Denied(format!(
@@ -418,8 +423,16 @@ impl Kept for Raw<'_> {
 fn transact<T>(
     connection: &Connection,
     path: &Path,
+    durability: Durability,
     run: impl FnOnce(&mut Raw<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
+    if durability == Durability::Power {
+        connection.pragma_update(None, "synchronous", "FULL").map_err(|error| trouble(path, &error))?;
+        let done = transact(connection, path, Durability::Process, run);
+        // A connection that syncs more than it must is slow and right.
+        let _ = connection.pragma_update(None, "synchronous", "NORMAL");
+        return done;
+    }
     let execute = |sql: &str| connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop);
     execute("BEGIN IMMEDIATE").map_err(|error| trouble(path, &error))?;
     let done = run(&mut Raw { connection, path, version: 0 }).and_then(|done| match execute("COMMIT") {
@@ -601,16 +614,8 @@ impl Store for SqliteStore {
             return Err(Error::Denied(format!("{}: there is no such store", path.display())));
         };
         let connection = &open.connection;
-        let failed = |error: rusqlite::Error| trouble(&path, &error);
         let _lock = if open.lock.is_none() { take_lock(&path, lock_wait_max)? } else { None };
-        if durability == Durability::Power {
-            connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        }
-        let done = transact(connection, &path, |raw| commit(raw, batch, &kinds, journal));
-        if durability == Durability::Power {
-            // A connection that syncs more than it must is slow and right.
-            let _ = connection.pragma_update(None, "synchronous", "NORMAL");
-        }
+        let done = transact(connection, &path, durability, |raw| commit(raw, batch, &kinds, journal));
         if done.is_ok() {
             fold(connection, &path, BUSY_WAIT_MAX.min(lock_wait_max));
         }
@@ -625,6 +630,26 @@ impl Store for SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_commit_syncs_the_log_only_if_it_must_outlive_a_power_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ipam.db");
+        let options = Options { exclusive: true, lock_wait_max: Duration::from_secs(5), create: true };
+        let open = open(&path, &options, true).unwrap().unwrap();
+        let level = || open.connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i32>(0)).unwrap();
+        let (normal, full) = (1, 2);
+        for (durability, wanted) in [(Durability::Power, full), (Durability::Process, normal)] {
+            let done = transact(&open.connection, &path, durability, |_| Ok(level()));
+            assert_eq!(done, Ok(wanted), "{durability:?}");
+            assert_eq!(level(), normal);
+            let refused = transact(&open.connection, &path, durability, |_| Err::<(), _>(Error::TooLarge));
+            assert_eq!((refused, level()), (Err(Error::TooLarge), normal));
+            assert!(open.connection.is_autocommit(), "nothing stays open");
+        }
+        let mode: String = open.connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        assert_eq!(mode, "wal");
+    }
 
     #[test]
     fn schemas_are_migrated_step_by_step_and_newer_ones_refused() {
