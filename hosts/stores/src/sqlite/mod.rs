@@ -66,7 +66,7 @@ pub struct SqliteStore {
 #[derive(Debug)]
 struct Open {
     connection: Connection,
-    /// Held until the store is dropped. Closing it gives the lock back; after the connection.
+    /// Held until the store is dropped, if that was asked for. Closing it gives the lock back; after the connection.
     lock: Option<OwnedFd>,
 }
 
@@ -214,20 +214,29 @@ fn check_folder(path: &Path) -> Result<(), Error> {
 /// The files that SQLite keeps beside a database, and our lock.
 const COMPANIONS: &[&str] = &["-wal", "-shm", "-journal", ".lock"];
 
-/// Makes a missing file with its folder; only its user gets in.
-fn make_file(path: &Path) -> Result<(), Error> {
+/// Makes a missing folder; only its user gets in.
+fn make_folder(path: &Path) -> Result<(), Error> {
     let folder = folder_of(path);
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|error| failed_file("mkdir", folder, &error))?;
-    check_folder(path)?;
-    // Made here, so that it is never readable by others, not even for a moment.
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
-        .map_err(|errno| Error::from(Trouble::new("open", path.to_string_lossy(), errno)))?;
-    // What is promised to outlive a power cut needs its name too. Where a folder cannot be synced, nothing is lost but that.
+        .map_err(|error| failed_file("mkdir", folder, &error))
+}
+
+/// Makes an empty file for its user alone, not even for a moment for others. The caller holds the lock.
+///
+/// It gets its name when it is closed: closing a file takes away all locks that SQLite has on it in this process.
+fn make_file(path: &Path) -> Result<(), Error> {
+    let new = beside(path, ".new");
+    // One that a killed process left.
+    let _ = std::fs::remove_file(&new);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    retry_on_intr(|| rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR))
+        .map_err(|errno| Error::from(Trouble::new("open", new.to_string_lossy(), errno)))?;
+    std::fs::rename(&new, path).map_err(|error| failed_file("rename", &new, &error))?;
+    // What is promised to outlive a power cut needs its name too. A folder that cannot be synced loses nothing but that.
+    let folder = folder_of(path);
     for folder in [folder, folder_of(folder)] {
         if let Ok(folder) = std::fs::File::open(folder) {
             let _ = folder.sync_all();
@@ -238,14 +247,19 @@ fn make_file(path: &Path) -> Result<(), Error> {
 
 /// Opens the file. None: there is none, and none is to be made.
 fn open(path: &Path, options: &Options, make: bool) -> Result<Option<Open>, Error> {
-    if check_file(path)? {
-        check_folder(path)?;
-    } else if make && options.create {
-        make_file(path)?;
-    } else {
-        return Ok(None);
+    let found = check_file(path)?;
+    if !found {
+        if !make || !options.create {
+            return Ok(None);
+        }
+        make_folder(path)?;
     }
-    let lock = if options.exclusive { take_lock(path, options.lock_wait_max)? } else { None };
+    check_folder(path)?;
+    let mut lock = if options.exclusive || !found { take_lock(path, options.lock_wait_max)? } else { None };
+    // Somebody may have made it while the lock was waited for.
+    if !found && !check_file(path)? {
+        make_file(path)?;
+    }
     let failed = |error: rusqlite::Error| trouble(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
@@ -254,12 +268,14 @@ fn open(path: &Path, options: &Options, make: bool) -> Result<Option<Open>, Erro
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     if !is_ready(&connection, path, MIGRATIONS)? {
-        let _lock = if lock.is_none() { take_lock(path, options.lock_wait_max)? } else { None };
+        if lock.is_none() {
+            lock = take_lock(path, options.lock_wait_max)?;
+        }
         migrate(&connection, path, MIGRATIONS)?;
     }
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
     connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(failed)?;
-    Ok(Some(Open { connection, lock }))
+    Ok(Some(Open { connection, lock: lock.filter(|_| options.exclusive) }))
 }
 
 /// Takes the lock of all writers. None: on a read-only file system there is none to be made, and no writer.
