@@ -542,7 +542,17 @@ fn killed_processes_lose_no_acknowledged_commit_and_leave_none_by_half() {
         let mut children: Vec<Child> = (0..AT_ONCE)
             .map(|_| child("child_that_commits_until_it_is_killed", folder.path(), Stdio::null()))
             .collect();
-        std::thread::sleep(Duration::from_micros(12_000 + round as u64 * 7919 % 23_000));
+        // Each has begun, however busy the machine is; and then at any moment.
+        let start = Instant::now();
+        let begun = |child: &Child| {
+            let acknowledged = folder.path().join(format!("acknowledged-{}", child.id()));
+            std::fs::metadata(acknowledged).is_ok_and(|meta| meta.len() > 0)
+        };
+        while !children.iter().all(begun) {
+            assert!(start.elapsed() < Duration::from_secs(60), "the children commit");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(round as u64 * 7919 % 15_000));
         for child in &mut children {
             child.kill().unwrap();
         }
@@ -579,7 +589,7 @@ fn killed_processes_lose_no_acknowledged_commit_and_leave_none_by_half() {
     }
     check_whole(folder.path());
     println!("{KILLS} kills, {commits} commits, {unacknowledged} of them killed before they were acknowledged");
-    assert!(commits > KILLS as u64, "{commits} commits in all");
+    assert!(commits > KILLS as u64 && unacknowledged > 0, "{commits} commits, {unacknowledged} not acknowledged");
 }
 
 // What is kept.
