@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 /// The kinds of store that this build can open.
-pub(crate) const STORES: &[&str] = &["directory"];
+pub(crate) const STORES: &[&str] = &["directory", "sqlite"];
 
 const HELP: &str = "\
 plat-ipam: assigns IP addresses to containers (CNI IPAM plugin)
@@ -37,6 +37,8 @@ All keys: docs/configuration.md.
 Files:
   /var/lib/cni/networks/NETWORK        one file for each address (host-local's format)
   /var/lib/cni/networks/.plat/NETWORK  index and history of NETWORK; may be removed
+  /var/lib/plat/ipam.db                pools and blocks (SQLite), where ipam.store is \"sqlite\"; -wal, -shm and .lock
+                                       beside it belong to it
 
 Try it:
   CNI_COMMAND=VERSION plat-ipam
