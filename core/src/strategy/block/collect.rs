@@ -11,6 +11,7 @@ use crate::cni::failure::Failure;
 use crate::ipam::{self, Error, Held};
 use crate::limits;
 use crate::network::encode;
+use crate::objects::Handle;
 use crate::objects::keys::handle_of_key;
 use crate::strategy::Call;
 use crate::strategy::ranges::{Output, store_failure, valid_containers};
@@ -61,7 +62,9 @@ fn handles(call: &mut Call<'_>) -> Result<Vec<String>, Failure> {
     for _ in 0..limits::SCAN_PAGES_MAX {
         let page =
             call.store.scan(&prefix, from.as_deref(), limits::SCAN_ENTRIES, true, true).map_err(store_failure)?;
-        handles.extend(page.entries.iter().filter_map(|entry| handle_of_key(&entry.key)));
+        let ids = page.entries.iter().filter_map(|entry| handle_of_key(&entry.key));
+        // Cut as blocks are read: a living container must not be missed for what follows its name.
+        handles.extend(ids.map(|id| Handle::sanitise(&id).to_owned()));
         match page.next {
             Some(next) => from = Some(next),
             None => break,

@@ -7,7 +7,7 @@ use crate::cni::{Backend, LogFile, Personality, args};
 use crate::json::{Json, Mismatch, Node, go_quote};
 use crate::limits;
 use crate::net::{Address, Family};
-use crate::strategy::ranges::config::{absolute, parse_request, read_route};
+use crate::strategy::ranges::config::{absolute, choice, parse_request, read_route, read_text};
 
 /// Where the embedded store is unless a path is given.
 const STORE_PATH_DEFAULT: &str = "/var/lib/plat/ipam.db";
@@ -43,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) resolv_conf: String,
     /// Windows: one block at most.
     pub(crate) single_block: bool,
+    /// STATUS fails where no address is free.
+    pub(crate) fails_status_when_full: bool,
     pub(crate) node: NodeName,
     pub(crate) pod: String,
     pub(crate) namespace: String,
@@ -195,6 +197,7 @@ fn read_word(node: Node<'_>, target: &mut String) -> Result<(), Mismatch> {
 
 fn read_gateways(node: Node<'_>, target: &mut Vec<Address>) -> Result<(), Mismatch> {
     let mut texts = Vec::new();
+    let path = node.path();
     match node.value {
         Json::List(_) => node.list(&mut texts, |node, text: &mut String| node.string(text))?,
         _ => {
@@ -205,7 +208,8 @@ fn read_gateways(node: Node<'_>, target: &mut Vec<Address>) -> Result<(), Mismat
     }
     target.clear();
     for text in texts.iter().filter(|text| !text.is_empty()) {
-        target.push(Address::parse(text).ok_or_else(|| Mismatch(format!("invalid IP address: {text}")))?);
+        let address = Address::parse(text);
+        target.push(address.ok_or_else(|| Mismatch(format!("{path} is {}: give an address", go_quote(text))))?);
     }
     Ok(())
 }
@@ -229,6 +233,7 @@ pub(crate) fn load(
     let mut config = Config::default();
     let (mut assign_v4, mut assign_v6) = (String::new(), String::new());
     let mut width = String::new();
+    let mut status_when_full = None;
     let mut warnings = Vec::new();
     let mut more_ips = Vec::new();
     let mut only_own = Vec::new();
@@ -248,7 +253,17 @@ pub(crate) fn load(
             node.members(&["cni"], |_, node| node.members(&["ips"], |_, node| read_ips(node, &mut more_ips)))
         }
         "ipam" => node.members(
-            &["assign_ipv4", "assign_ipv6", "ipv4_pools", "ipv6_pools", "gateway", "routes", "resolvConf", "prefix"],
+            &[
+                "assign_ipv4",
+                "assign_ipv6",
+                "ipv4_pools",
+                "ipv6_pools",
+                "statusWhenFull",
+                "gateway",
+                "routes",
+                "resolvConf",
+                "prefix",
+            ],
             |name, node| match name {
                 "assign_ipv4" if own => read_word(node, &mut assign_v4),
                 "assign_ipv6" if own => read_word(node, &mut assign_v6),
@@ -256,6 +271,7 @@ pub(crate) fn load(
                 "assign_ipv6" => node.string(&mut assign_v6),
                 "ipv4_pools" => node.list(&mut config.v4_pools, |node, text| node.string(text)),
                 "ipv6_pools" => node.list(&mut config.v6_pools, |node, text| node.string(text)),
+                "statusWhenFull" => read_text(node, &mut status_when_full),
                 key if !own => {
                     only_own.push(key);
                     Ok(())
@@ -282,6 +298,8 @@ pub(crate) fn load(
             warnings.push(text);
         }
     }
+    config.fails_status_when_full =
+        choice("statusWhenFull", status_when_full.as_deref(), [("error", true), ("ok", false)], own)?;
     config.width = match width.as_str() {
         "" | "pool" => Width::Pool,
         "block" => Width::Block,
