@@ -575,6 +575,9 @@ fn check_embedded(call: &Call, place: &Place, outcome: &Outcome, wrong: &mut Vec
     if !after.faults.is_empty() && after.faults != before.faults {
         wrong.push(format!("the embedded store\n  {}", after.faults.join("\n  ")));
     }
+    if after.half_done > before.half_done {
+        wrong.push(format!("the embedded store\n  {} claims are half done", after.half_done));
+    }
     match &call.held {
         None if before.held != after.held => {
             wrong.push(format!("held\n  expected {:?}\n  got {:?}", before.handles(), after.handles()));

@@ -115,6 +115,8 @@ pub(crate) struct Survey {
     pub(crate) held: BTreeMap<Address, Held>,
     /// Who has each block; none: nobody.
     pub(crate) blocks: BTreeMap<String, Option<String>>,
+    /// How many claims are half done: a killed call leaves them, and their owner's next call completes them.
+    pub(crate) half_done: usize,
     /// What must not be: blocks that overlap, counts that disagree, indexes that lie.
     pub(crate) faults: Vec<String>,
 }
@@ -124,7 +126,7 @@ impl Survey {
         let mut survey = Self::default();
         let mut blocks: Vec<Block> = Vec::new();
         let mut handles: BTreeMap<String, Handle> = BTreeMap::new();
-        let mut affinities = BTreeSet::new();
+        let mut affinities = BTreeMap::new();
         let (mut kept, mut due) = (BTreeMap::new(), BTreeMap::new());
         for entry in entries {
             let unreadable = |why: &dyn std::fmt::Display| format!("{}: {why}", entry.key);
@@ -137,9 +139,7 @@ impl Survey {
                 handles.insert(id, Handle::parse(&entry.value).map_err(|why| unreadable(&why))?);
             } else if let Some((holder, block)) = affinity_of_key(&entry.key) {
                 let claim = Affinity::parse(&entry.value).map_err(|why| unreadable(&why))?;
-                if claim.state() == State::Confirmed {
-                    affinities.insert((block, holder.to_string()));
-                }
+                affinities.insert((block, holder.to_string()), claim.state());
             }
         }
         if kept != due {
@@ -153,7 +153,7 @@ impl Survey {
         &mut self,
         blocks: &[Block],
         handles: &BTreeMap<String, Handle>,
-        affinities: &BTreeSet<(plat_core::net::Prefix, String)>,
+        affinities: &BTreeMap<(plat_core::net::Prefix, String), State>,
     ) {
         let mut counted: BTreeMap<String, BTreeMap<plat_core::net::Prefix, u32>> = BTreeMap::new();
         let mut claimed = BTreeSet::new();
@@ -193,8 +193,13 @@ impl Survey {
                 ));
             }
         }
-        if claimed != *affinities {
-            self.faults.push(format!("affinities are {affinities:?} where the blocks say {claimed:?}"));
+        self.half_done = affinities.values().filter(|state| **state != State::Confirmed).count();
+        let confirmed = affinities.iter().filter(|(_, state)| **state == State::Confirmed).map(|(claim, _)| claim);
+        for (block, holder) in claimed.iter().filter(|claim| !affinities.contains_key(*claim)) {
+            self.faults.push(format!("{holder} has the block {block} and no affinity to it"));
+        }
+        for (block, holder) in confirmed.filter(|claim| !claimed.contains(*claim)) {
+            self.faults.push(format!("{holder} has a confirmed affinity to {block}, and the block is not its own"));
         }
     }
 
