@@ -4,7 +4,7 @@
 //! looked at, and only if all their addresses are this node's: never those of virtual machines, tunnels, load balancers or
 //! Windows hosts, nor addresses without a handle. Any valid attachment of a container keeps all its handles.
 
-use super::config::Location;
+use super::config::{Location, NodeName};
 use super::failure;
 use crate::cni::Level;
 use crate::cni::failure::Failure;
@@ -28,8 +28,7 @@ pub(crate) fn gc(call: &mut Call<'_>) -> Result<Output, Failure> {
         );
         return Ok(Output::new());
     };
-    let (config, _) = super::config::load(call.document, "", call.personality)?;
-    let node = call.node_name(&config.node)?;
+    let node = call.node_name(&NodeName::read(call.document)?)?;
     let mut released = 0usize;
     let mut failed: Option<Failure> = None;
     for handle in handles(call)? {

@@ -67,6 +67,21 @@ pub(crate) struct Location {
     pub(crate) lock_wait_ms_max: u64,
 }
 
+impl NodeName {
+    /// Reads it alone, whatever else is wrong with the configuration.
+    pub(crate) fn read(document: &Json) -> Result<Self, Failure> {
+        let mut names = Self { file: NODENAME_PATH_DEFAULT.to_owned(), ..Self::default() };
+        Node::root(document)
+            .members(&["nodename", "nodename_file", "hostname"], |name, node| match name {
+                "nodename" => node.string(&mut names.nodename),
+                "nodename_file" => node.string(&mut names.file),
+                _ => node.string(&mut names.hostname),
+            })
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(names)
+    }
+}
+
 fn refused(message: String) -> Failure {
     Failure::new(code::INVALID_CONFIG, message)
 }
@@ -230,20 +245,15 @@ pub(crate) fn load(
     personality: Personality,
 ) -> Result<(Config, Vec<String>), Failure> {
     let own = personality == Personality::Plat;
-    let mut config = Config::default();
+    let mut config = Config { node: NodeName::read(document)?, ..Config::default() };
     let (mut assign_v4, mut assign_v6) = (String::new(), String::new());
     let mut width = String::new();
     let mut status_when_full = None;
     let mut warnings = Vec::new();
     let mut more_ips = Vec::new();
     let mut only_own = Vec::new();
-    config.node.file = NODENAME_PATH_DEFAULT.to_owned();
-    let known =
-        ["nodename", "nodename_file", "hostname", "windows_use_single_network", "ipam", "runtimeConfig", "args"];
+    let known = ["windows_use_single_network", "ipam", "runtimeConfig", "args"];
     let read = Node::root(document).members(&known, |name, node| match name {
-        "nodename" => node.string(&mut config.node.nodename),
-        "nodename_file" => node.string(&mut config.node.file),
-        "hostname" => node.string(&mut config.node.hostname),
         "windows_use_single_network" => {
             config.single_block = *node.value == Json::Bool(true);
             Ok(())
