@@ -42,7 +42,7 @@ pub const LOG_FILE_MIB: i64 = 10;
 /// The largest size of a log file that a configuration may ask for, in MiB.
 pub const LOG_FILE_MIB_MAX: i64 = 1024;
 /// Counts of one search for a free slice in one pool. A pool of 2^108 slices whose blocks all have its own length needs
-/// about 220; the rest is for pools with blocks of several lengths.
+/// at most 440; the rest is for pools with blocks of several lengths.
 pub const SEARCH_COUNTS_MAX: u32 = 4096;
 /// How old an empty block of another host must be before it is taken over, in seconds (`calico.md` 2.1).
 pub const RECLAIM_AGE_SECONDS: i64 = 60;

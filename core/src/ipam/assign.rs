@@ -155,6 +155,8 @@ struct Plan {
     held: Vec<Grant>,
     /// Why usable pools gave no more; by the index of the pool.
     stopped: BTreeMap<usize, PassOver>,
+    /// Slices that could not be claimed.
+    lost: u32,
 }
 
 impl Plan {
@@ -244,9 +246,26 @@ fn plan(
     look: bool,
     imagined: bool,
 ) -> Step<Plan> {
-    let choice = choose(session, item, family)?;
-    let mut plan =
-        Plan { choice, parts: Vec::new(), wanted: item.wanted(family), held: Vec::new(), stopped: BTreeMap::new() };
+    let choice = match choose(session, item, family) {
+        Ok(choice) if !choice.usable.is_empty() => choice,
+        refused => {
+            // What the handle has already is the answer, also where no pool would give it now.
+            if let Some(held) = held_in_full(session, desk, item, family)? {
+                let choice = Choice { world: session.world()?, usable: Vec::new(), passed_over: Vec::new() };
+                let wanted = item.wanted(family);
+                return Ok(Plan { choice, parts: Vec::new(), wanted, held, stopped: BTreeMap::new(), lost: 0 });
+            }
+            refused?
+        }
+    };
+    let mut plan = Plan {
+        choice,
+        parts: Vec::new(),
+        wanted: item.wanted(family),
+        held: Vec::new(),
+        stopped: BTreeMap::new(),
+        lost: 0,
+    };
     if look && let (Some(handle), Some(max)) = (&item.handle, item.per_handle_max) {
         plan.held = held_before(session, desk, handle, family)?;
         if plan.missing() == 0 {
@@ -265,7 +284,7 @@ fn plan(
     let world = plan.choice.world.clone();
     let all_own = desk.own(session, &item.holder, family)?;
     if !imagined {
-        leave_deselected(session, item, &plan.choice, &all_own)?;
+        leave_deselected(session, desk, item, &plan.choice, &all_own)?;
     }
     let mut own: Vec<Own> = all_own.into_iter().filter(|own| plan.choice.pool_of(own.prefix).is_some()).collect();
     let ranked = item.advice.iter().find_map(|advice| Some((&advice.policy, advice.blocks.as_ref()?)));
@@ -364,9 +383,11 @@ fn plan(
         borrow(session, desk, item, &mut plan, &own, &|prefix| rank(prefix).is_some())?;
     }
     if plan.missing() > 0 && world.configuration.strict_affinity {
+        let planned = plan.parts.iter().map(|part| part.block);
+        let mine: Vec<Prefix> = own.iter().map(|own| own.prefix).chain(planned).collect();
         for (index, pool) in plan.choice.pools() {
             let full = !plan.stopped.contains_key(&index);
-            if full && explain::has_room(session, pool, &world.reserved)? {
+            if full && explain::has_room(session, pool, &world.reserved, &mine)? {
                 plan.stopped.insert(index, PassOver::StrictAffinity);
             }
         }
@@ -390,12 +411,20 @@ fn held_in(session: &mut Session<'_, '_>, desk: &mut Desk, own: &[Own]) -> Step<
 }
 
 /// Gives empty blocks back whose pool no longer selects the node (`calico.md` 2.3, step 8).
-fn leave_deselected(session: &mut Session<'_, '_>, item: &Assignment, choice: &Choice, own: &[Own]) -> Step<()> {
+fn leave_deselected(
+    session: &mut Session<'_, '_>,
+    desk: &Desk,
+    item: &Assignment,
+    choice: &Choice,
+    own: &[Own],
+) -> Step<()> {
     if !matches!(item.holder, Holder::Host(_)) {
         return Ok(());
     }
     let labels = session.holder_labels(&item.holder)?;
-    for own in own.iter().filter(|own| choice.pool_of(own.prefix).is_none()) {
+    // What is empty in the store may be taken from on the desk.
+    let idle = own.iter().filter(|own| choice.pool_of(own.prefix).is_none() && !desk.is_changed(own.prefix));
+    for own in idle {
         let is_deselected =
             choice.world.enabled_pool_of(own.prefix).is_some_and(|pool| !pool.node_selector.matches(&labels));
         if is_deselected && session.read(&[empty_key(own.prefix)], false)?.iter().any(Option::is_some) {
@@ -463,7 +492,6 @@ fn new_block(
     let family = plan.choice.pools().next().map_or(Family::V4, |(_, pool)| pool.cidr.family());
     let edges = item.edges(family);
     let pools: Vec<(usize, Pool)> = plan.choice.pools().map(|(index, pool)| (index, pool.clone())).collect();
-    let mut lost = 0;
     for (index, pool) in &pools {
         let set = unavailable(&world, item, Some(pool));
         loop {
@@ -486,10 +514,10 @@ fn new_block(
                 return Ok(Some(slice));
             }
             if let Some(block) = claim(session, &item.holder, slice, None, edges)? {
-                return Ok(Some(keep(desk, &item.holder, block)));
+                return Ok(Some(keep(desk, &item.holder, block)?));
             }
-            lost += 1;
-            if lost >= CLAIM_TRIES_MAX {
+            plan.lost += 1;
+            if plan.lost >= CLAIM_TRIES_MAX {
                 return Err(Stop::Again);
             }
         }
@@ -503,14 +531,19 @@ fn new_block(
             return Ok(Some(block));
         }
     }
-    Ok(None)
+    // What was lost to others may be free again, or never was anybody's: a commit may conflict for other reasons.
+    if plan.lost > 0 { Err(Stop::Again) } else { Ok(None) }
 }
 
-fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Prefix {
+fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Step<Prefix> {
     let prefix = block.object.prefix();
+    if desk.is_changed(prefix) {
+        // Somebody has taken the block away from an earlier item, whose commit will fail.
+        return Err(Stop::Again);
+    }
     desk.put(block);
     desk.remember(holder, prefix);
-    prefix
+    Ok(prefix)
 }
 
 /// The first of the blocks that a policy lists that is a free slice of the pool.
@@ -592,6 +625,7 @@ fn reclaim(
         if is_old
             && empty.holder.as_ref() != Some(&item.holder)
             && !tried.contains(&prefix)
+            && !desk.is_changed(prefix)
             && !is_wholly_in(prefix, set)
         {
             candidates.push(prefix);
@@ -607,7 +641,7 @@ fn reclaim(
             return Ok(Some(prefix));
         }
         if let Some(block) = take_over(session, &item.holder, prefix, edges)? {
-            return Ok(Some(keep(desk, &item.holder, block)));
+            return Ok(Some(keep(desk, &item.holder, block)?));
         }
     }
     Ok(None)
@@ -674,6 +708,18 @@ fn borrow(
         }
     }
     Ok(())
+}
+
+/// All that is wanted of a family, if the handle may have no more than some number of addresses and has as many already.
+fn held_in_full(
+    session: &mut Session<'_, '_>,
+    desk: &mut Desk,
+    item: &Assignment,
+    family: Family,
+) -> Step<Option<Vec<Grant>>> {
+    let (Some(handle), Some(_)) = (&item.handle, item.per_handle_max) else { return Ok(None) };
+    let held = held_before(session, desk, handle, family)?;
+    Ok((held.len() as u64 >= u64::from(item.wanted(family))).then_some(held))
 }
 
 /// The addresses of a family that a handle has, by what its blocks say. A block that the handle counts and that has none
@@ -791,7 +837,7 @@ pub(super) fn ensure_block(
     if u64::from(limit) <= own.len() as u64 || !choice.world.configuration.auto_allocate_blocks {
         return Ok(Err(Error::Exhausted { family, wanted: 1, obtained: 0 }));
     }
-    let mut plan = Plan { choice, parts: Vec::new(), wanted: 1, held: Vec::new(), stopped: BTreeMap::new() };
+    let mut plan = Plan { choice, parts: Vec::new(), wanted: 1, held: Vec::new(), stopped: BTreeMap::new(), lost: 0 };
     let block = new_block(session, &mut desk, &item, &mut plan, None, &mut Vec::new(), false)?;
     Ok(block.ok_or(Error::Exhausted { family, wanted: 1, obtained: 0 }))
 }

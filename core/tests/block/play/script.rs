@@ -802,6 +802,10 @@ impl Run {
                 let counts = state.handles.get(&unescape(&arguments[1])).cloned().unwrap_or_default();
                 none(counts.iter().map(|(block, count)| format!("{block}={count}")).collect())
             }
+            "key" => {
+                let key = arguments[1].as_str();
+                if self.store.dump().iter().any(|(there, _)| there == key) { "there".into() } else { "absent".into() }
+            }
             "handles" => count_or(state.handles.keys().cloned().collect(), expected),
             "held" => {
                 let all = state.addresses.keys().map(ToString::to_string).collect();
