@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use embedded::Embedded;
+use plat_stores::sqlite::PATH_DEFAULT;
 use plat_tests::call::tool;
 use plat_tests::peers::{self, Installed, Missing};
 use plat_tests::tree::{Tree, snapshot};
@@ -64,7 +65,10 @@ impl World {
             tool(&world.ip, &["netns", "add", name]);
             tool(&world.ip, &["-n", name, "link", "set", "lo", "up"]);
         }
-        let blocks = (!pools.is_empty()).then(|| Embedded::at(world.store().join("ipam.db")));
+        // What `sqlite` without a path stands for lies below the mounts of this test.
+        let is_default = config.contains(r#""store":"sqlite","#);
+        let path = if is_default { PathBuf::from(PATH_DEFAULT) } else { world.store().join("ipam.db") };
+        let blocks = (!pools.is_empty()).then(|| Embedded::at(path));
         if let Some(store) = &blocks {
             store.put(pools).expect("a store");
         }
@@ -240,7 +244,7 @@ fn ptp_on_blocks() {
     let pools = [embedded::pool("hosts", &serde_json::json!({"cidr": "10.69.0.0/24", "blockSize": 28}))];
     let world = need!(World::of_pools(
         r#"{"cniVersion":"1.0.0","name":"platnet","plugins":[{"type":"ptp","ipam":{"type":"plat-ipam","mode":"block",
-            "store":"sqlite:@STORE@/ipam.db","gateway":"10.69.0.1",
+            "store":"sqlite","gateway":"10.69.0.1",
             "routes":[{"dst":"0.0.0.0/0"}]}}]}"#,
         &pools
     ));

@@ -138,7 +138,10 @@ impl Location {
                     });
                 }
                 "log_file_path" => note(node.string(&mut log_path)),
-                "log_file_max_size" => note(within(&node, &mut log_mib, limits::LOG_FILE_MIB_MAX)),
+                // The original takes any number: the nearest that we take serves it.
+                "log_file_max_size" => note(node.integer().map(|number| {
+                    log_mib = number.filter(|number| *number > 0).unwrap_or(log_mib).min(limits::LOG_FILE_MIB_MAX);
+                })),
                 key => {
                     datastore_key.get_or_insert(key);
                 }
