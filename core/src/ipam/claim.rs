@@ -186,6 +186,7 @@ fn withdraw(
     block: Versioned<Block>,
     affinity: Option<Versioned<Affinity>>,
 ) -> Step<()> {
+    session.is_beaten = true;
     if !block.object.is_empty() {
         return Ok(());
     }
