@@ -6,9 +6,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 const FACTOR: u128 = 0x2436_a885_a308_d313_1981_a2e0_3707_3445;
 const SEED: u128 = 0xb7e1_5162_8aed_2a6a_bf71_5880_9cf4_f3c7;
 
-/// Adds a number to a hash.
+/// Adds a number to a hash. The two are treated differently, since the number is often a hash of the same making.
 pub fn mix(hash: u128, number: u128) -> u128 {
-    let mut mixed = (hash ^ number).wrapping_add(SEED).wrapping_mul(FACTOR);
+    let turned = hash.rotate_left(29).wrapping_add(SEED).wrapping_mul(FACTOR);
+    let mut mixed = (turned ^ (turned >> 59) ^ number).wrapping_mul(FACTOR);
     mixed ^= mixed >> 61;
     mixed = mixed.wrapping_mul(FACTOR);
     mixed ^ (mixed >> 67)

@@ -12,9 +12,6 @@ use std::rc::Rc;
 /// Calls to the store that one operation may make, repetitions not counted: 8 tries of some dozens of calls.
 pub const CALLS_MAX: u32 = 600;
 
-/// How often a host repeats an operation that was answered with "contended" or "unsettled".
-pub const REPEATS_MAX: u8 = 4;
-
 /// How far a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -44,6 +41,20 @@ struct Client {
     put_off: Option<Rc<Write>>,
 }
 
+/// A commit that may still be made.
+#[derive(Debug)]
+struct Late {
+    batch: Vec<Write>,
+    hash: u128,
+}
+
+impl Late {
+    fn new(batch: &[Write]) -> Rc<Self> {
+        let hash = batch.iter().fold(3, |hash, write| mix(hash, hash_write(write)));
+        Rc::new(Self { batch: batch.to_vec(), hash })
+    }
+}
+
 /// A state.
 #[derive(Clone, Debug)]
 pub struct State {
@@ -52,7 +63,7 @@ pub struct State {
     /// What was granted by an answer and is in use.
     live: Vec<Grant>,
     /// Commits whose answer was lost and that may still be made.
-    late: Vec<Rc<Vec<Write>>>,
+    late: Vec<Rc<Late>>,
     faults: u8,
     time: u64,
 }
@@ -75,9 +86,7 @@ impl State {
         let live = self.live.iter().fold(0, |all: u128, grant| {
             all.wrapping_add(mix(hash_bytes(grant.handle.as_bytes()), grant.address.bits()))
         });
-        let late = self.late.iter().fold(0, |all: u128, batch| {
-            all.wrapping_add(batch.iter().fold(3, |hash, write| mix(hash, hash_write(write))))
-        });
+        let late = self.late.iter().fold(0, |all: u128, late| all.wrapping_add(late.hash));
         mix(mix(hash, live), late)
     }
 }
@@ -257,8 +266,8 @@ impl<O: Operation> Model<O> {
                 Next::End(_) => {}
             }
         }
-        for (number, batch) in (0u8..).zip(&state.late) {
-            if batch.iter().all(|write| state.contents.is_as_expected(write)) {
+        for (number, late) in (0u8..).zip(&state.late) {
+            if late.batch.iter().all(|write| state.contents.is_as_expected(write)) {
                 steps.push(Step::Land(number));
             }
         }
@@ -288,9 +297,9 @@ impl<O: Operation> Model<O> {
                 return Ok(state);
             }
             Step::Land(number) => {
-                let batch = state.late.remove(usize::from(number));
+                let late = state.late.remove(usize::from(number));
                 let maker = self.maker(&state, u8::MAX);
-                state.contents.commit(&mut self.scope.values, &batch, maker).expect("it was looked at");
+                state.contents.commit(&mut self.scope.values, &late.batch, maker).expect("it was looked at");
                 self.changed(&mut state)?;
                 return Ok(state);
             }
@@ -339,7 +348,7 @@ impl<O: Operation> Model<O> {
                 Answered::Failed(Error::Conflict(batch.iter().map(|write| write.key.clone()).take(1).collect()))
             }
             (Step::Lost(_), Call::Commit(batch)) => {
-                state.late.push(Rc::new(batch.clone()));
+                state.late.push(Late::new(batch));
                 match self.scope.mutation {
                     Some(Mutation::LostReplyIsConflict) => {
                         Answered::Failed(Error::Conflict(vec![batch[0].key.clone()]))
@@ -349,7 +358,7 @@ impl<O: Operation> Model<O> {
             }
             (Step::Gone(_) | Step::Again(_) | Step::Undo(_), _) => {
                 if let Call::Commit(batch) = call.as_ref() {
-                    state.late.push(Rc::new(batch.clone()));
+                    state.late.push(Late::new(batch));
                 }
                 self.cut_off(&mut state, index, step);
                 self.changed(&mut state)?;
@@ -364,7 +373,10 @@ impl<O: Operation> Model<O> {
             return Err(format!("{} made more than {CALLS_MAX} calls", self.tree.operation(place)));
         }
         state.clients[index].place = place;
-        self.changed(&mut state)?;
+        // Looks change nothing.
+        if matches!(call.as_ref(), Call::Commit(_)) {
+            self.changed(&mut state)?;
+        }
         // What is not a commit ends with its last call; the answer is no step of its own.
         if matches!(self.tree.next(place), Next::End(_)) && state.clients[index].put_off.is_none() {
             self.end(&mut state, index)?;
@@ -425,7 +437,6 @@ impl<O: Operation> Model<O> {
             }
             Some(Mutation::BlockAbsenceIgnored) => is_block(write) && write.expected == Expected::Absent,
             Some(Mutation::BlockDeletedUnseen) => is_block(write) && write.action == Action::Delete,
-            Some(Mutation::HandleVersionIgnored) => is_handle(write) && write.action == Action::Delete,
             _ => false,
         };
         let mut mended = batch.to_vec();
@@ -495,7 +506,7 @@ impl<O: Operation> Model<O> {
             client.free &= free;
         }
         let contents = &state.contents;
-        state.late.retain(|batch| batch.iter().all(|write| contents.may_be_as_expected(write)));
+        state.late.retain(|late| late.batch.iter().all(|write| contents.may_be_as_expected(write)));
         (self.scope.invariant)(contents)?;
         for grant in &state.live {
             let is_held = held(contents).any(|held| {
@@ -527,8 +538,14 @@ impl<O: Operation> Model<O> {
             Outcome::Repeat => {
                 self.repeated += 1;
                 let repeats = it.repeats + 1;
-                if repeats > REPEATS_MAX {
-                    return Err(format!("{operation} was repeated {REPEATS_MAX} times and is still: {}", answer.text));
+                let repeats_max = self.scope.repeats_max;
+                if repeats > repeats_max && self.scope.may_give_up {
+                    let next = usize::from(it.operation) + 1;
+                    self.begin(state, client, next);
+                    return self.changed(state);
+                }
+                if repeats > repeats_max {
+                    return Err(format!("{operation} was repeated {repeats_max} times and is still: {}", answer.text));
                 }
                 self.ready(state, client, &operation);
                 state.clients[client].repeats = repeats;
@@ -611,7 +628,7 @@ impl<O: Operation> Model<O> {
             Step::Again(client) => format!("{} -> cut off, begins again", call(client)),
             Step::Undo(client) => format!("{} -> cut off, undoes it", call(client)),
             Step::Land(number) => {
-                let batch = Call::Commit(state.late[usize::from(number)].to_vec());
+                let batch = Call::Commit(state.late[usize::from(number)].batch.clone());
                 format!("a late commit is made: {}", describe_call(&batch))
             }
             Step::PutOff(client) => format!("client {client}: the write that was put off is made"),

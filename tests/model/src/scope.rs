@@ -43,8 +43,6 @@ pub enum Mutation {
     FenceLeftOut,
     /// Deletions of blocks are made whatever version is there.
     BlockDeletedUnseen,
-    /// A handle is removed whatever it counts by then.
-    HandleVersionIgnored,
 }
 
 /// A scope.
@@ -67,6 +65,10 @@ pub struct Scope<O> {
     pub faults: Faults,
     /// What is broken on purpose.
     pub mutation: Option<Mutation>,
+    /// How often a host repeats an operation that was answered with "contended" or "unsettled".
+    pub repeats_max: u8,
+    /// Whether a host may then give up (CNI code 11); otherwise it is a violation.
+    pub may_give_up: bool,
     /// The time at the beginning, in seconds since 1970.
     pub time: u64,
     /// Steps of the clock in a random walk, in seconds.

@@ -13,6 +13,9 @@ pub const START_SECONDS: u64 = 1_788_220_800;
 /// How many writes a commit of an atomic store takes.
 pub const ATOMIC: u32 = 256;
 
+/// How often a host repeats what was contended.
+pub const REPEATS_MAX: u8 = 4;
+
 /// A prefix.
 ///
 /// # Panics
@@ -78,6 +81,8 @@ pub struct Plan<'p> {
     pub clients: &'p [&'p str],
     /// What goes wrong.
     pub faults: Faults,
+    /// Whether hosts give up at once what is contended.
+    pub gives_up: bool,
     /// What is broken on purpose.
     pub mutation: Option<Mutation>,
 }
@@ -122,6 +127,8 @@ pub fn scope(plan: &Plan<'_>) -> Scope<Op> {
         clients: plan.clients.iter().map(|text| operations(text)).collect(),
         faults: plan.faults,
         mutation: plan.mutation,
+        repeats_max: if plan.gives_up { 0 } else { REPEATS_MAX },
+        may_give_up: plan.gives_up,
         time: START_SECONDS,
         clock_steps: Vec::new(),
         invariant,
