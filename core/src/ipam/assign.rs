@@ -52,6 +52,8 @@ fn assign_together(session: &mut Session<'_, '_>, items: &[Assignment], answers:
     let mut waiting: Vec<(usize, Granted)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match prepare(session, &mut desk, item, 0, false) {
+            // That nothing is free is looked at twice, alone.
+            Ok(granted) if granted.is_exhausted() && granted.grants.is_empty() => {}
             Ok(granted) => waiting.push((index, granted)),
             Err(Stop::Fail(error)) => waiting.push((index, failed(error))),
             // It is done again alone, after the others.
@@ -83,9 +85,40 @@ const WRITES_PER_ITEM: usize = 4;
 
 fn assign_alone(session: &mut Session<'_, '_>, item: &Assignment, attempt: u32) -> Step<Granted> {
     let mut desk = Desk::default();
-    let granted = prepare(session, &mut desk, item, attempt, false)?;
+    let mut granted = prepare(session, &mut desk, item, attempt, false)?;
+    if granted.is_exhausted() {
+        // While one looks, a block may be taken over and claimed anew: there when free slices are looked for, gone when
+        // addresses are. So nothing is refused before a second look, without lag, in which nobody else was faster and
+        // which ends as it began.
+        session.is_wary = true;
+        session.is_beaten = false;
+        desk = Desk::default();
+        granted = prepare(session, &mut desk, item, attempt.max(1), false)?;
+        if granted.is_exhausted() && (session.is_beaten || has_slice(session, item, &granted)?) {
+            return Err(Stop::Again);
+        }
+    }
     desk.write(session)?;
     Ok(granted)
+}
+
+/// Whether a pool that was found full has a slice that no block overlaps.
+fn has_slice(session: &mut Session<'_, '_>, item: &Assignment, granted: &Granted) -> Step<bool> {
+    if item.advice.iter().any(|advice| advice.blocks.is_some()) {
+        return Ok(false);
+    }
+    let world = session.world()?;
+    let was_full = |pool: &&Pool| {
+        let mut reports = granted.passed_over.iter().filter(|report| report.pool == pool.name);
+        reports.any(|report| matches!(report.why, PassOver::Full | PassOver::StrictAffinity))
+    };
+    for pool in world.pools.iter().filter(was_full) {
+        let set = unavailable(&world, item, Some(pool));
+        if matches!(find_slice(session, pool, &item.holder, &set, &[])?, Found::Slice(_)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What [`assign`] would answer. Nothing is written.

@@ -186,6 +186,7 @@ fn withdraw(
     block: Versioned<Block>,
     affinity: Option<Versioned<Affinity>>,
 ) -> Step<()> {
+    session.is_beaten = true;
     if !block.object.is_empty() {
         return Ok(());
     }
@@ -324,16 +325,27 @@ pub(super) fn unclaim(session: &mut Session<'_, '_>, holder: &Holder, prefix: Pr
         block.object.advance();
         writes.push(replace(block_key(prefix), &block.version, block.object.to_bytes()));
     }
-    if let Some(affinity) = affinity {
-        let mut version = affinity.version;
-        if !session.is_atomic() {
-            let mut leaving = affinity.object;
-            leaving.set_state(State::PendingDeletion);
-            version = session.write(replace(key.clone(), &version, leaving.to_bytes()), &[]).map_err(again)?;
-        }
-        writes.push(remove(key, &version));
+    let Some(affinity) = affinity else {
+        return write_in_order(session, writes, &[event]).map(drop).map_err(again);
+    };
+    if session.is_atomic() {
+        writes.push(remove(key, &affinity.version));
+        return write_in_order(session, writes, &[event]).map(drop).map_err(again);
     }
-    write_in_order(session, writes, &[event]).map(drop).map_err(again)
+    let mut leaving = affinity.object;
+    leaving.set_state(State::PendingDeletion);
+    let version = session.write(replace(key.clone(), &affinity.version, leaving.to_bytes()), &[]).map_err(again)?;
+    write_in_order(session, writes, &[event]).map_err(again)?;
+    match session.write(remove(key, &version), &[]) {
+        Ok(_) => Ok(()),
+        // The block is released. If its holder is claiming it anew, that is another claim: to release that one too would
+        // make the two chase each other.
+        Err(store::Error::Conflict(_)) => match session.affinity(holder, prefix)? {
+            Some(found) if found.object.state() == State::PendingDeletion => Err(Stop::Again),
+            _ => Ok(()),
+        },
+        Err(error) => Err(again(error)),
+    }
 }
 
 /// Takes over an empty block of another holder, or of nobody. None: it cannot be had.

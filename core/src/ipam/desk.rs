@@ -90,7 +90,7 @@ impl Desk {
             return Ok(own.clone());
         }
         let mut rooms = BTreeMap::new();
-        for entry in session.scan(&owned_prefix(holder, family), false)? {
+        for entry in session.scan(&owned_prefix(holder, family), session.is_wary)? {
             if let Some((_, prefix)) = owned_of_key(&entry.key) {
                 rooms.insert(prefix, Room::parse(&entry.value));
             }
