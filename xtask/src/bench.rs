@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use std::path::PathBuf;
 
 const USAGE: &str = "usage: cargo xtask bench cni [--quick] [--rounds N] [--held 0,1000,...] [--dir PATH] [--write]
-       cargo xtask bench core [--quick] [--write]";
+       cargo xtask bench core|block [--quick] [--write]";
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     match which.as_str() {
         "cni" => cni::run(&options),
-        "core" => core::run(&options),
+        "core" | "block" => core::run(which, &options),
         other => bail!("unknown benchmark {other}\n{USAGE}"),
     }
 }

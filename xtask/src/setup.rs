@@ -20,6 +20,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("runc", "what podman starts"),
     ("busybox-static", "the root file system of test containers"),
     ("util-linux", "unshare"),
+    ("valgrind", "counts the instructions of benchmarks"),
 ];
 
 /// Packages for a machine without any Go.

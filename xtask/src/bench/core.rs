@@ -1,24 +1,24 @@
-//! `cargo xtask bench core`: the allocation core in memory, in its three forms. The measuring is done by
-//! `tests/benches/core.rs`.
+//! `cargo xtask bench core` and `cargo xtask bench block`: the allocation core in its three forms. The measuring is done
+//! by `tests/benches/core.rs` and `tests/benches/block.rs`.
 
 use super::report::Report;
 use super::{Options, machine};
 use crate::steps;
 use anyhow::{Result, bail};
 
-/// Runs it.
+/// Runs the bench of this name.
 ///
 /// # Errors
 /// If it does not build, or if the forms give different answers.
-pub(super) fn run(options: &Options) -> Result<()> {
+pub(super) fn run(bench: &str, options: &Options) -> Result<()> {
     if options.rounds.is_some() || options.held.is_some() || options.dir.is_some() {
-        bail!("bench core knows --quick and --write only");
+        bail!("bench {bench} knows --quick and --write only");
     }
     let mut report = Report::default();
     report.line(&format!("`{}`: {}.", options.command, machine::described()));
     report.line("");
     let mut cargo = steps::cargo();
-    cargo.args(["bench", "--quiet", "--package", "plat-tests", "--bench", "core", "--"]);
+    cargo.args(["bench", "--quiet", "--package", "plat-tests", "--bench", bench, "--"]);
     if options.quick {
         cargo.arg("--quick");
     }
@@ -27,7 +27,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         report.line(line);
     }
     if options.write {
-        report.write("core")?;
+        report.write(bench)?;
     }
     Ok(())
 }
