@@ -597,6 +597,9 @@ fn listed_slice(
     Ok(Found::Full)
 }
 
+/// Looks at a block that an index lists and at what it says of it; false: enough was seen.
+type Visit<'v> = &'v mut dyn FnMut(&mut Session<'_, '_>, Prefix, &[u8]) -> Step<bool>;
+
 /// Visits the entries of an index that lie in a pool, from the holder's place on and then from the beginning.
 fn around_pool(
     session: &mut Session<'_, '_>,
@@ -605,7 +608,7 @@ fn around_pool(
     holder: &Holder,
     prefix_of: &dyn Fn(&str) -> Option<Prefix>,
     keys: &str,
-    visit: &mut dyn FnMut(&mut Session<'_, '_>, Prefix, &[u8]) -> Step<bool>,
+    visit: Visit<'_>,
 ) -> Step<()> {
     let slices = Slices::between(pool.cidr, length);
     let start = slices.nth(slices.start(holder));

@@ -82,7 +82,7 @@ fn the_world_is_the_golden_one() {
 #[test]
 fn the_component_is_small_and_is_what_its_digest_says() {
     use sha2::Digest;
-    assert!(COMPONENT.len() <= 400_000, "{} bytes", COMPONENT.len());
+    assert!(COMPONENT.len() <= 1_500_000, "{} bytes", COMPONENT.len());
     let digest: String = sha2::Sha256::digest(COMPONENT).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(digest, CORE_SHA256);
     let names_a_home = COMPONENT.windows(5).any(|window| window == b"/root" || window == b"/home");

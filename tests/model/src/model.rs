@@ -431,9 +431,7 @@ impl<O: Operation> Model<O> {
         }
         let is_loose = |write: &Write| match mutation {
             Some(Mutation::BlockVersionIgnored) => {
-                is_block(write)
-                    && matches!(write.action, Action::Put(_))
-                    && matches!(write.expected, Expected::At(_))
+                is_block(write) && matches!(write.action, Action::Put(_)) && matches!(write.expected, Expected::At(_))
             }
             Some(Mutation::BlockAbsenceIgnored) => is_block(write) && write.expected == Expected::Absent,
             Some(Mutation::BlockDeletedUnseen) => is_block(write) && write.action == Action::Delete,
@@ -533,7 +531,10 @@ impl<O: Operation> Model<O> {
             Outcome::Exhausted if it.free != 0 => {
                 let free = self.scope.addresses.get(it.free.trailing_zeros() as usize);
                 let free = free.map(|address| address.to_ip().to_string()).unwrap_or_default();
-                return Err(format!("{operation} was answered with: {}; and {free} was free all the time", answer.text));
+                return Err(format!(
+                    "{operation} was answered with: {}; and {free} was free all the time",
+                    answer.text
+                ));
             }
             Outcome::Repeat => {
                 self.repeated += 1;

@@ -107,12 +107,8 @@ pub fn scope(plan: &Plan<'_>) -> Scope<Op> {
         .collect();
     let mut start = Contents::default();
     for (number, operation) in (0u64..).zip(operations(plan.before)) {
-        let mut store = Alone {
-            contents: &mut start,
-            fixed: &fixed[0],
-            values: &mut values,
-            atomic_writes: plan.atomic_writes,
-        };
+        let mut store =
+            Alone { contents: &mut start, fixed: &fixed[0], values: &mut values, atomic_writes: plan.atomic_writes };
         let answer = operation.run(&mut store, &mut standing(START_SECONDS - LONG_BEFORE + number));
         assert_eq!(answer.outcome, Outcome::Done, "{operation}: {}", answer.text);
     }

@@ -102,13 +102,7 @@ fn an_empty_block_is_taken_over_while_its_host_uses_it() {
 
 #[test]
 fn a_host_borrows_while_the_block_is_released() {
-    check_both(&plan(
-        "borrowing",
-        "10.0.0.0/31",
-        "assign a o",
-        &["assign b y; del y", "remove a; del o"],
-        faults(1),
-    ));
+    check_both(&plan("borrowing", "10.0.0.0/31", "assign a o", &["assign b y; del y", "remove a; del o"], faults(1)));
 }
 
 #[test]
@@ -170,5 +164,11 @@ fn three_hosts_want_two_blocks() {
 
 #[test]
 fn three_hosts_share_one_block() {
-    check_both(&plan("three borrow", "10.0.0.0/31", "ensure a", &["assign a x", "assign b y", "release y; assign a z"], NONE));
+    check_both(&plan(
+        "three borrow",
+        "10.0.0.0/31",
+        "ensure a",
+        &["assign a x", "assign b y", "release y; assign a z"],
+        NONE,
+    ));
 }
