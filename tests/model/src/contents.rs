@@ -231,9 +231,7 @@ impl Contents {
         let start = self.slots.partition_point(|slot| slot.key.as_ref() < from.max(prefix));
         self.slots[start..]
             .iter()
-            .take_while(move |slot| {
-                slot.key.starts_with(prefix) && until.is_none_or(|until| slot.key.as_ref() < until)
-            })
+            .take_while(move |slot| slot.key.starts_with(prefix) && until.is_none_or(|until| slot.key.as_ref() < until))
             .filter_map(|slot| {
                 let value = Rc::clone(slot.value.as_ref()?);
                 Some(Found { key: Rc::clone(&slot.key), value, version: slot.version })
@@ -342,10 +340,7 @@ impl Fixed {
 
     /// The keys of a range, in order.
     pub fn range<'c>(&'c self, prefix: &'c str, from: &'c str) -> impl Iterator<Item = Found> {
-        self.entries
-            .iter()
-            .filter(move |entry| entry.key.starts_with(prefix) && entry.key.as_ref() >= from)
-            .cloned()
+        self.entries.iter().filter(move |entry| entry.key.starts_with(prefix) && entry.key.as_ref() >= from).cloned()
     }
 }
 
@@ -421,9 +416,7 @@ impl Answered {
     /// Of everything.
     pub fn hash(&self) -> u128 {
         match self {
-            Self::Read(found) => {
-                found.iter().fold(11, |hash, found| mix(hash, found.as_ref().map_or(1, Found::hash)))
-            }
+            Self::Read(found) => found.iter().fold(11, |hash, found| mix(hash, found.as_ref().map_or(1, Found::hash))),
             Self::Scan(found, _, next) => {
                 let hash = found.iter().fold(12, |hash, found| mix(hash, found.hash()));
                 mix(hash, next.as_ref().map_or(1, |next| hash_bytes(next.as_bytes())))

@@ -78,11 +78,7 @@ fn failed(error: &Error) -> Answer {
 }
 
 fn granted(grants: &[ipam::Grant], handle: &str) -> Answer {
-    let one = |grant: &ipam::Grant| Grant {
-        address: grant.address,
-        handle: handle.into(),
-        sequence: grant.sequence,
-    };
+    let one = |grant: &ipam::Grant| Grant { address: grant.address, handle: handle.into(), sequence: grant.sequence };
     let texts: Vec<String> = grants.iter().map(|grant| grant.address.to_ip().to_string()).collect();
     // One address was asked for.
     let outcome = if grants.len() == 1 { Outcome::Done } else { Outcome::Wrong };
@@ -90,11 +86,8 @@ fn granted(grants: &[ipam::Grant], handle: &str) -> Answer {
 }
 
 fn affinities(outcomes: &[ipam::AffinityOutcome]) -> Answer {
-    let worst = outcomes
-        .iter()
-        .filter_map(|one| one.outcome.as_ref().err())
-        .map(outcome)
-        .max_by_key(|outcome| match outcome {
+    let worst =
+        outcomes.iter().filter_map(|one| one.outcome.as_ref().err()).map(outcome).max_by_key(|outcome| match outcome {
             Outcome::Done => 0,
             Outcome::Repeat => 1,
             Outcome::Exhausted | Outcome::Wrong => 2,
@@ -172,8 +165,7 @@ impl Operation for Op {
                 }
             }
             Self::Ensure(name) => {
-                let item =
-                    ipam::BlockDemand { holder: host(name), family: Family::V4, pools: Vec::new(), edges: None };
+                let item = ipam::BlockDemand { holder: host(name), family: Family::V4, pools: Vec::new(), edges: None };
                 match only(ipam::ensure_block(call, &[item])) {
                     Ok(block) => ended(Outcome::Done, format!("has {block}")),
                     // That no address is free is not the question here.
@@ -233,9 +225,9 @@ pub fn invariant(contents: &Contents) -> Result<(), String> {
                 *in_all.entry(handle).or_default() += 1;
             }
         }
-        if let Some((other, _)) = blocks.iter().find(|(other, many)| {
-            other.overlaps(prefix) && *many > 0 && !held.is_empty()
-        }) {
+        if let Some((other, _)) =
+            blocks.iter().find(|(other, many)| other.overlaps(prefix) && *many > 0 && !held.is_empty())
+        {
             return Err(format!("addresses are held in {other} and in {prefix}, which overlap"));
         }
         blocks.push((*prefix, held.len()));
@@ -280,7 +272,7 @@ pub fn at_end(end: &mut End<'_>) -> Result<(), String> {
     for name in &hosts {
         let answer = run(end, &mut contents, &Op::Assign(name.clone(), format!("probe-{name}")))?;
         match answer.outcome {
-            Outcome::Exhausted if free == 0 => continue,
+            Outcome::Exhausted if free == 0 || end.may_be_short => continue,
             Outcome::Done => free = free.saturating_sub(1),
             _ => return Err(format!("in the end {name} asks for an address, {free} are free, and: {}", answer.text)),
         }

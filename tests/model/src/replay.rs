@@ -202,14 +202,7 @@ impl<O: Operation> Tree<O> {
         }
     }
 
-    fn grow(
-        &mut self,
-        hash: u128,
-        operation: Rc<O>,
-        time: u64,
-        before: Option<(Place, Reply)>,
-        depth: u32,
-    ) -> Place {
+    fn grow(&mut self, hash: u128, operation: Rc<O>, time: u64, before: Option<(Place, Reply)>, depth: u32) -> Place {
         let mut replies = Vec::new();
         let mut at = before.as_ref();
         while let Some((place, reply)) = at {
