@@ -143,7 +143,7 @@ fn a_handle_is_released_by_two() {
         "double release",
         "10.0.0.0/31",
         "assign a x; assign a o",
-        &["del x; assign b y", "release x; del x; del o"],
+        &["del x; assign b y", "del x; del o"],
         faults(1),
     ));
 }
