@@ -3,6 +3,7 @@
 mod bench;
 mod component;
 mod demo;
+mod model;
 mod setup;
 mod steps;
 mod test;
@@ -20,6 +21,9 @@ const CHORES: &[(&str, &str, Chore)] = &[
         none(arguments).and_then(|()| setup::run())
     }),
     ("component", "build the core component; --check-reproducible builds it in another path too", component::run),
+    ("model", "explore the block strategy in more orders of its store calls than the tests do", |arguments| {
+        none(arguments).and_then(|()| model::run_model())
+    }),
     ("bench", "measure plat-ipam beside host-local: bench cni | bench core", bench::run),
 ];
 

@@ -808,7 +808,12 @@ fn held_in_full(
 
 /// The addresses of a family that a handle has, by what its blocks say. A block that the handle counts and that has none
 /// is written anew with this request, so that whoever was about to take one there loses.
-fn held_before(session: &mut Session<'_, '_>, desk: &mut Desk, id: &str, family: Family) -> Step<Vec<Grant>> {
+pub(super) fn held_before(
+    session: &mut Session<'_, '_>,
+    desk: &mut Desk,
+    id: &str,
+    family: Family,
+) -> Step<Vec<Grant>> {
     let world = session.world()?;
     let counts: Vec<(Prefix, u32)> = {
         let slot = desk.handle(session, id, true)?;

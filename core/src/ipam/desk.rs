@@ -276,10 +276,15 @@ impl Desk {
         }
         let mut done: Vec<Slot> = Vec::new();
         let mut stopped = None;
-        for slot in self.blocks.values_mut().filter(|slot| slot.is_changed) {
+        // Blocks that are only written so that a late write is not made come first: as long as it may be made, nothing
+        // else is taken.
+        let mut changed: Vec<&mut Slot> = self.blocks.values_mut().filter(|slot| slot.is_changed).collect();
+        changed.sort_by_key(|slot| !slot.taken.is_empty());
+        for slot in changed {
             let write = Self::block_write(slot);
-            // The journal goes with the first block: it is a list of what the item meant.
-            let journal = std::mem::take(&mut events);
+            // The journal goes with the first block that gives or takes: it is a list of what the item meant.
+            let is_fence = takes && slot.taken.is_empty();
+            let journal = if is_fence { Vec::new() } else { std::mem::take(&mut events) };
             let written = match session.write(write, &journal) {
                 Ok(_) => true,
                 Err(store::Error::UnknownOutcome) if slot.taken.is_empty() => {

@@ -1,6 +1,6 @@
 //! Assigning an address that the caller chooses (`calico.md` 2.8).
 
-use super::assign::{check_handle, check_holder};
+use super::assign::{check_handle, check_holder, held_before};
 use super::claim::claim;
 use super::desk::{Desk, Taken};
 use super::release::find_block;
@@ -67,6 +67,15 @@ pub(super) fn assign(session: &mut Session<'_, '_>, item: &Specific, attempt: u3
         }
         return Err(Error::Taken { handle: held.handle, owner: held.active }.into());
     }
+    if let (Some(handle), Some(max)) = (handle, item.per_handle_max) {
+        // By what its blocks say: a handle may count what an earlier attempt did not get.
+        let held = held_before(session, &mut desk, handle, address.family())?;
+        if held.len() as u64 >= u64::from(max) {
+            return Err(Error::HandleLimit(max).into());
+        }
+    }
+    let slot = desk.blocks.get_mut(&prefix).ok_or(Stop::Again)?;
+    let block = &mut slot.block.object;
     let sequence = block.sequence();
     if !block.take_ordinal(ordinal, item.handle.as_deref(), &item.attributes) {
         return Err(Stop::Again);
@@ -76,13 +85,6 @@ pub(super) fn assign(session: &mut Session<'_, '_>, item: &Specific, attempt: u3
     if let Some(handle) = handle {
         let look = attempt > 0 || item.per_handle_max.is_some();
         let slot = desk.handle(session, handle, look)?;
-        let counts = slot.handle.counts().iter();
-        let has: u32 = counts.filter(|(block, _)| block.family() == address.family()).map(|(_, count)| *count).sum();
-        if let Some(max) = item.per_handle_max
-            && has >= max
-        {
-            return Err(Error::HandleLimit(max).into());
-        }
         slot.add(prefix, 1);
     }
     let owner = item.handle.clone().unwrap_or_else(|| item.holder.to_string());

