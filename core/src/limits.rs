@@ -42,7 +42,7 @@ pub const LOG_FILE_MIB: i64 = 10;
 /// The largest size of a log file that a configuration may ask for, in MiB.
 pub const LOG_FILE_MIB_MAX: i64 = 1024;
 /// Counts of one search for a free slice in one pool. A pool of 2^108 slices whose blocks all have its own length needs
-/// about 220; the rest is for pools with blocks of several lengths.
+/// at most 440; the rest is for pools with blocks of several lengths.
 pub const SEARCH_COUNTS_MAX: u32 = 4096;
 /// How old an empty block of another host must be before it is taken over, in seconds (`calico.md` 2.1).
 pub const RECLAIM_AGE_SECONDS: i64 = 60;
@@ -54,6 +54,8 @@ pub const ASSIGN_MAX: u32 = 65_536;
 pub const CLAIM_TRIES_MAX: u32 = 8;
 /// Empty blocks of others that one attempt looks at in one pool.
 pub const RECLAIM_LOOK_MAX: usize = 16;
+/// Blocks with room that one attempt looks through for one that has grown cold: sixteen pages of the index.
+pub const COLD_LOOK_MAX: u32 = 1024;
 /// Entries of an index of blocks asked for in one page.
 pub const ROOMS_PAGE: u32 = 64;
 /// Blocks with room that an explanation counts in one pool; beyond that its figures are an upper bound of what is held.

@@ -9,6 +9,8 @@
 //! `BLESS=1` rewrites the expectations from plat-ipam, `BLESS=reference` those of the "same" cases from host-local.
 //! `PLAT_CASES_AGAINST=reference` runs the "same" cases on host-local alone.
 
+mod embedded;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use embedded::{Embedded, Survey};
 use libtest_mimic::{Arguments, Failed, Trial};
 use plat_tests::call::{Call as Process, End};
 use plat_tests::tree::{Entry, Kind, snapshot};
@@ -51,8 +54,34 @@ struct Case {
     /// The store before the first call, below `$DATADIR`.
     #[serde(default)]
     store: BTreeMap<String, Content>,
+    /// What the embedded store at `$TMP/ipam.db` holds before the first call.
+    #[serde(default)]
+    ipam: Resources,
     /// The calls, in order.
     call: Vec<Call>,
+}
+
+/// What lies in an embedded store.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resources {
+    /// Pools by name; `nodeSelector` is `all()` unless given.
+    #[serde(default)]
+    pools: BTreeMap<String, serde_json::Value>,
+    /// The reserved CIDRs of reservations, by name.
+    #[serde(default)]
+    reservations: BTreeMap<String, Vec<String>>,
+    /// The spec of the configuration.
+    config: Option<serde_json::Value>,
+    /// Labels of nodes, by name.
+    #[serde(default)]
+    nodes: BTreeMap<String, BTreeMap<String, String>>,
+    /// Labels of namespaces, by name.
+    #[serde(default)]
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// Any other entries: key and value.
+    #[serde(default)]
+    entries: BTreeMap<String, String>,
 }
 
 /// One call and what it must give.
@@ -71,6 +100,9 @@ struct Call {
     stdin: Option<Input>,
     /// Another process holds the lock of this network during the call.
     lock_held: Option<String>,
+    /// Another process holds the lock of the embedded store during the call.
+    #[serde(default)]
+    ipam_lock_held: bool,
     /// The exit status.
     #[serde(default)]
     exit: i32,
@@ -88,6 +120,20 @@ struct Call {
     stderr_contains: Vec<String>,
     /// The store afterwards; left out: as before the call.
     store: Option<BTreeMap<String, Content>>,
+    /// Who holds each address of the embedded store afterwards; left out: as before the call.
+    held: Option<BTreeMap<String, Holding>>,
+    /// Who has each block of the embedded store afterwards, empty: nobody; left out: not looked at.
+    blocks: Option<BTreeMap<String, String>>,
+}
+
+/// Who holds an address.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Holding {
+    /// The handle; empty: it has none.
+    Handle(String),
+    /// The handle (`handle`) and all attributes but the time, which must be there.
+    Owner(BTreeMap<String, String>),
 }
 
 /// An error of which only code and beginning are fixed.
@@ -171,6 +217,8 @@ struct Outcome {
     stderr: Vec<u8>,
     before: Tree,
     after: Tree,
+    held_before: Survey,
+    held_after: Survey,
 }
 
 /// Whose binary ran.
@@ -206,9 +254,16 @@ impl Place {
         self.root().join("data")
     }
 
+    fn embedded(&self) -> Embedded {
+        Embedded::at(self.root().join("ipam.db"))
+    }
+
     /// Puts the folders in for their names.
     fn fill(&self, text: &str) -> String {
-        text.replace("$DATADIR", &self.store().to_string_lossy()).replace("$TMP", &self.root().to_string_lossy())
+        let host = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+        text.replace("$DATADIR", &self.store().to_string_lossy())
+            .replace("$TMP", &self.root().to_string_lossy())
+            .replace("$HOSTNAME", &host)
     }
 
     /// Puts the names in for the folders.
@@ -277,6 +332,33 @@ impl Content {
             Content::Text(_) => None,
             Content::Node(node) => node.mtime_s,
         }
+    }
+}
+
+impl Resources {
+    /// Writes all of it; a store of which nothing is said is not made.
+    fn create(&self, place: &Place) -> Result<(), String> {
+        let labelled = |kind: &str, name: &str, labels: &BTreeMap<String, String>| {
+            let metadata = serde_json::json!({"name": name, "labels": labels});
+            serde_json::json!({"kind": kind, "apiVersion": "v1", "metadata": metadata}).to_string()
+        };
+        let mut entries: Vec<(String, String)> = Vec::new();
+        entries.extend(self.pools.iter().map(|(name, spec)| embedded::pool(name, spec)));
+        for (name, reserved) in &self.reservations {
+            let spec = serde_json::json!({"reservedCIDRs": reserved});
+            entries.push((format!("reservation/{name}"), embedded::object("IPReservation", name, &spec)));
+        }
+        if let Some(spec) = &self.config {
+            entries.push(("config".to_owned(), embedded::object("IPAMConfiguration", "default", spec)));
+        }
+        for (name, labels) in &self.nodes {
+            entries.push((format!("node/{name}"), labelled("Node", name, labels)));
+        }
+        for (name, labels) in &self.namespaces {
+            entries.push((format!("namespace/{name}"), labelled("Namespace", name, labels)));
+        }
+        entries.extend(self.entries.clone());
+        if entries.is_empty() { Ok(()) } else { place.embedded().put(&entries) }
     }
 }
 
@@ -356,10 +438,15 @@ fn run_call(case: &Case, call: &Call, binary: &Path, place: &Place) -> Result<Ou
         None => Vec::new(),
     };
     let before = tree(&place.store())?;
-    let _lock = match &call.lock_held {
+    let held_before = place.embedded().survey()?;
+    let lock = match &call.lock_held {
+        None if call.ipam_lock_held => Some(place.embedded().lock()),
         None => None,
-        Some(network) => {
-            let path = place.store().join(network).join("lock");
+        Some(network) => Some(place.store().join(network).join("lock")),
+    };
+    let _lock = match lock {
+        None => None,
+        Some(path) => {
             let file = fs::File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -381,7 +468,15 @@ fn run_call(case: &Case, call: &Call, binary: &Path, place: &Place) -> Result<Ou
         End::Signal(signal) => 128 + signal,
         End::TimedOut => return Err(format!("the call did not end within {CALL_MS_MAX} ms")),
     };
-    Ok(Outcome { exit, stdout: reply.output, stderr: reply.errors, before, after: tree(&place.store())? })
+    Ok(Outcome {
+        exit,
+        stdout: reply.output,
+        stderr: reply.errors,
+        before,
+        after: tree(&place.store())?,
+        held_before,
+        held_after: place.embedded().survey()?,
+    })
 }
 
 fn run_case(case: &Case, binary: &Path, place: &Place) -> Result<Vec<Outcome>, String> {
@@ -392,6 +487,7 @@ fn run_case(case: &Case, binary: &Path, place: &Place) -> Result<Vec<Outcome>, S
     symlink(binary, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     create(place, place.root(), &case.files)?;
     create(place, &place.store(), &case.store)?;
+    case.ipam.create(place)?;
     case.call
         .iter()
         .enumerate()
@@ -473,6 +569,50 @@ fn check_output(call: &Call, side: Side, place: &Place, stdout: &str, wrong: &mu
     }
 }
 
+/// What is in the embedded store after a call, beside what must be.
+fn check_embedded(call: &Call, place: &Place, outcome: &Outcome, wrong: &mut Vec<String>) {
+    let (before, after) = (&outcome.held_before, &outcome.held_after);
+    if !after.faults.is_empty() && after.faults != before.faults {
+        wrong.push(format!("the embedded store\n  {}", after.faults.join("\n  ")));
+    }
+    if after.half_done > before.half_done {
+        wrong.push(format!("the embedded store\n  {} claims are half done", after.half_done));
+    }
+    match &call.held {
+        None if before.held != after.held => {
+            wrong.push(format!("held\n  expected {:?}\n  got {:?}", before.handles(), after.handles()));
+        }
+        None => {}
+        Some(expected) => {
+            let addresses = |all: Vec<&String>| all.into_iter().cloned().collect::<Vec<_>>();
+            let handles = after.handles();
+            let holds = |(address, holding): (&String, &Holding)| match holding {
+                Holding::Handle(handle) => handles.get(address) == Some(handle),
+                Holding::Owner(owner) => {
+                    let mut found = after.attributes(address).cloned().unwrap_or_default();
+                    let time = found.remove("timestamp").unwrap_or_default();
+                    found.insert("handle".to_owned(), handles.get(address).cloned().unwrap_or_default());
+                    let owner: BTreeMap<String, String> =
+                        owner.iter().map(|(name, value)| (name.clone(), place.fill(value))).collect();
+                    found == owner && time.ends_with(" +0000 UTC")
+                }
+            };
+            if addresses(expected.keys().collect()) != addresses(handles.keys().collect())
+                || !expected.iter().all(holds)
+            {
+                wrong.push(format!("held\n  expected {expected:?}\n  got {:?}", after.held));
+            }
+        }
+    }
+    if let Some(expected) = &call.blocks {
+        let found: BTreeMap<String, String> =
+            after.blocks.iter().map(|(block, holder)| (block.clone(), holder.clone().unwrap_or_default())).collect();
+        if found != *expected {
+            wrong.push(format!("blocks\n  expected {expected:?}\n  got {found:?}"));
+        }
+    }
+}
+
 fn check_call(call: &Call, side: Side, place: &Place, outcome: &Outcome) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     if outcome.exit != call.exit {
@@ -498,6 +638,7 @@ fn check_call(call: &Call, side: Side, place: &Place, outcome: &Outcome) -> Resu
     if outcome.after != expected {
         wrong.push(format!("store\n  expected\n{}  got\n{}", show(&expected), show(&outcome.after)));
     }
+    check_embedded(call, place, outcome, &mut wrong);
     Ok(wrong)
 }
 
@@ -545,6 +686,11 @@ mod bless {
         } else {
             basic(text)
         }
+    }
+
+    /// Addresses need quotes as keys.
+    fn basic_key(text: &str) -> toml_edit::Key {
+        toml_edit::Key::new(text)
     }
 
     fn store_table(place: &Place, tree: &Tree) -> Table {
@@ -633,6 +779,23 @@ mod bless {
             table.remove("store");
         } else {
             table.insert("store", Item::Table(store_table(place, &outcome.after)));
+        }
+        if outcome.held_after.held == outcome.held_before.held {
+            table.remove("held");
+        } else {
+            let handles = outcome.held_after.handles();
+            let held: InlineTable =
+                handles.iter().map(|(address, handle)| (basic_key(address), basic(handle))).collect();
+            table.insert("held", value(held));
+        }
+        if call.blocks.is_some() {
+            let blocks: InlineTable = outcome
+                .held_after
+                .blocks
+                .iter()
+                .map(|(block, holder)| (basic_key(block), basic(holder.as_deref().unwrap_or_default())))
+                .collect();
+            table.insert("blocks", value(blocks));
         }
     }
 

@@ -1,14 +1,18 @@
-//! Real main plugins of Debian, called by a real libcni client (cnitool), with our plugin installed as host-local:
-//! two containers get addresses, reach each other, are checked and go.
+//! Real main plugins of Debian, called by a real libcni client (cnitool), with our plugin installed as host-local, and
+//! under its own name on blocks: two containers get addresses, reach each other, are checked and go.
 //!
 //! Everything happens in network namespaces below mounts that only the test sees: one namespace is the host, so that
 //! interfaces and forwarding stay off the machine's own, and nothing can be left behind.
+
+mod embedded;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use embedded::Embedded;
+use plat_stores::sqlite::PATH_DEFAULT;
 use plat_tests::call::tool;
 use plat_tests::peers::{self, Installed, Missing};
 use plat_tests::tree::{Tree, snapshot};
@@ -21,6 +25,8 @@ struct World {
     cnitool: PathBuf,
     ours: Installed,
     folder: tempfile::TempDir,
+    /// The store of the block strategy; none: host-local's directory.
+    blocks: Option<Embedded>,
 }
 
 const HOST: &str = "plat-host";
@@ -30,6 +36,15 @@ const CONTAINERS: [&str; 2] = ["plat-one", "plat-two"];
 impl World {
     /// A host and two containers without any interface but lo, and a configuration of one network.
     fn new(config: &str) -> Result<Self, Missing> {
+        Self::with(config, "host-local", &[])
+    }
+
+    /// As `new`, with the plugin under its own name and pools in its store.
+    fn of_pools(config: &str, pools: &[(String, String)]) -> Result<Self, Missing> {
+        Self::with(config, "plat-ipam", pools)
+    }
+
+    fn with(config: &str, name: &str, pools: &[(String, String)]) -> Result<Self, Missing> {
         peers::root()?;
         peers::ptp()?;
         peers::bridge()?;
@@ -37,8 +52,9 @@ impl World {
             ip: peers::ip()?,
             ping: peers::ping()?,
             cnitool: peers::cnitool()?,
-            ours: Installed::new(&peers::plat_ipam(), "host-local").expect("a folder for the plugin"),
+            ours: Installed::new(&peers::plat_ipam(), name).expect("a folder for the plugin"),
             folder: tempfile::Builder::new().prefix("plat-main").tempdir().expect("a folder"),
+            blocks: None,
         };
         machine::private_mounts().expect("mounts of our own");
         // The names of namespaces, and libcni's cache of results.
@@ -49,6 +65,14 @@ impl World {
             tool(&world.ip, &["netns", "add", name]);
             tool(&world.ip, &["-n", name, "link", "set", "lo", "up"]);
         }
+        // What `sqlite` without a path stands for lies below the mounts of this test.
+        let is_default = config.contains(r#""store":"sqlite","#);
+        let path = if is_default { PathBuf::from(PATH_DEFAULT) } else { world.store().join("ipam.db") };
+        let blocks = (!pools.is_empty()).then(|| Embedded::at(path));
+        if let Some(store) = &blocks {
+            store.put(pools).expect("a store");
+        }
+        let world = Self { blocks, ..world };
         let config = config.replace("@STORE@", world.store().to_str().expect("a path in UTF-8"));
         std::fs::write(world.folder.path().join("net.conflist"), config).expect("a configuration");
         Ok(world)
@@ -63,6 +87,12 @@ impl World {
     }
 
     fn held(&self) -> BTreeMap<IpAddr, String> {
+        if let Some(store) = &self.blocks {
+            let survey = store.survey().expect("a readable store");
+            assert!(survey.faults.is_empty(), "{}", survey.faults.join("\n"));
+            let held = survey.handles().into_iter();
+            return held.map(|(address, handle)| (address.parse().expect("an address"), handle)).collect();
+        }
         let tree = self.tree();
         let held = tree.addresses(NETWORK).into_iter();
         held.map(|(address, content)| (address, String::from_utf8_lossy(content).into_owned())).collect()
@@ -91,7 +121,7 @@ impl World {
             output.status,
             text(&output.stdout),
             text(&output.stderr),
-            self.tree()
+            self.blocks.as_ref().map_or_else(|| self.tree().to_string(), |_| format!("{:?}", self.held()))
         );
         text(&output.stdout)
     }
@@ -121,7 +151,11 @@ impl World {
         let held = self.held();
         assert_eq!(held.len(), 2 * families, "{held:?}");
         for address in first.iter().chain(&second) {
-            assert!(held[address].ends_with("\r\neth0"), "{address}: {:?}", held[address]);
+            let separator = if self.blocks.is_some() { ".eth0" } else { "\r\neth0" };
+            assert!(held[address].ends_with(separator), "{address}: {:?}", held[address]);
+            if self.blocks.is_some() {
+                continue;
+            }
             let entry = format!("{NETWORK}/{address}");
             // Debian's own host-local, which is second in CNI_PATH, would have made it 0644.
             assert_eq!(self.tree().get(&entry).expect("a file").mode, 0o600);
@@ -188,4 +222,31 @@ fn bridge_of_an_old_specification() {
         world.cni("del", container);
     }
     assert_eq!(world.held(), BTreeMap::new());
+}
+
+#[test]
+fn bridge_on_blocks() {
+    let pools = [
+        embedded::pool("lan", &serde_json::json!({"cidr": "10.68.0.0/24", "blockSize": 28})),
+        embedded::pool("six", &serde_json::json!({"cidr": "fd00:68::/112"})),
+    ];
+    let world = need!(World::of_pools(
+        r#"{"cniVersion":"1.0.0","name":"platnet","plugins":[{"type":"bridge","bridge":"plat2","isGateway":true,
+            "ipam":{"type":"plat-ipam","mode":"block","store":"sqlite:@STORE@/ipam.db","assign_ipv6":true,
+            "gateway":["10.68.0.1","fd00:68::1"],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}]}"#,
+        &pools
+    ));
+    world.check_life(2);
+}
+
+#[test]
+fn ptp_on_blocks() {
+    let pools = [embedded::pool("hosts", &serde_json::json!({"cidr": "10.69.0.0/24", "blockSize": 28}))];
+    let world = need!(World::of_pools(
+        r#"{"cniVersion":"1.0.0","name":"platnet","plugins":[{"type":"ptp","ipam":{"type":"plat-ipam","mode":"block",
+            "store":"sqlite","gateway":"10.69.0.1",
+            "routes":[{"dst":"0.0.0.0/0"}]}}]}"#,
+        &pools
+    ));
+    world.check_life(1);
 }

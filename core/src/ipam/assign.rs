@@ -11,7 +11,8 @@ use super::search::{Found, Slices, find_slice, lengths};
 use super::session::{Session, Step, Stop, Versioned, World, tried};
 use super::{Assignment, Call, Edges, Error, Grant, Granted, Holder, PassOver};
 use crate::limits::{
-    ASSIGN_MAX, CLAIM_TRIES_MAX, COMMIT_TRIES_MAX, COMMIT_WRITES_MAX, RECLAIM_AGE_SECONDS, RECLAIM_LOOK_MAX, ROOMS_PAGE,
+    ASSIGN_MAX, CLAIM_TRIES_MAX, COLD_LOOK_MAX, COMMIT_TRIES_MAX, COMMIT_WRITES_MAX, RECLAIM_AGE_SECONDS,
+    RECLAIM_LOOK_MAX, ROOMS_PAGE,
 };
 use crate::net::{AddressSet, Family, Prefix, Range};
 use crate::objects::keys::{
@@ -51,6 +52,8 @@ fn assign_together(session: &mut Session<'_, '_>, items: &[Assignment], answers:
     let mut waiting: Vec<(usize, Granted)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match prepare(session, &mut desk, item, 0, false) {
+            // That nothing is free is looked at twice, alone.
+            Ok(granted) if granted.is_exhausted() && granted.grants.is_empty() => {}
             Ok(granted) => waiting.push((index, granted)),
             Err(Stop::Fail(error)) => waiting.push((index, failed(error))),
             // It is done again alone, after the others.
@@ -82,9 +85,40 @@ const WRITES_PER_ITEM: usize = 4;
 
 fn assign_alone(session: &mut Session<'_, '_>, item: &Assignment, attempt: u32) -> Step<Granted> {
     let mut desk = Desk::default();
-    let granted = prepare(session, &mut desk, item, attempt, false)?;
+    let mut granted = prepare(session, &mut desk, item, attempt, false)?;
+    if granted.is_exhausted() {
+        // While one looks, a block may be taken over and claimed anew: there when free slices are looked for, gone when
+        // addresses are. So nothing is refused before a second look, without lag, in which nobody else was faster and
+        // which ends as it began.
+        session.is_wary = true;
+        session.is_beaten = false;
+        desk = Desk::default();
+        granted = prepare(session, &mut desk, item, attempt.max(1), false)?;
+        if granted.is_exhausted() && (session.is_beaten || has_slice(session, item, &granted)?) {
+            return Err(Stop::Again);
+        }
+    }
     desk.write(session)?;
     Ok(granted)
+}
+
+/// Whether a pool that was found full has a slice that no block overlaps.
+fn has_slice(session: &mut Session<'_, '_>, item: &Assignment, granted: &Granted) -> Step<bool> {
+    if item.advice.iter().any(|advice| advice.blocks.is_some()) {
+        return Ok(false);
+    }
+    let world = session.world()?;
+    let was_full = |pool: &&Pool| {
+        let mut reports = granted.passed_over.iter().filter(|report| report.pool == pool.name);
+        reports.any(|report| matches!(report.why, PassOver::Full | PassOver::StrictAffinity))
+    };
+    for pool in world.pools.iter().filter(was_full) {
+        let set = unavailable(&world, item, Some(pool));
+        if matches!(find_slice(session, pool, &item.holder, &set, &[])?, Found::Slice(_)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What [`assign`] would answer. Nothing is written.
@@ -155,6 +189,8 @@ struct Plan {
     held: Vec<Grant>,
     /// Why usable pools gave no more; by the index of the pool.
     stopped: BTreeMap<usize, PassOver>,
+    /// Slices that could not be claimed.
+    lost: u32,
 }
 
 impl Plan {
@@ -244,9 +280,26 @@ fn plan(
     look: bool,
     imagined: bool,
 ) -> Step<Plan> {
-    let choice = choose(session, item, family)?;
-    let mut plan =
-        Plan { choice, parts: Vec::new(), wanted: item.wanted(family), held: Vec::new(), stopped: BTreeMap::new() };
+    let choice = match choose(session, item, family) {
+        Ok(choice) if !choice.usable.is_empty() => choice,
+        refused => {
+            // What the handle has already is the answer, also where no pool would give it now.
+            if let Some(held) = held_in_full(session, desk, item, family)? {
+                let choice = Choice { world: session.world()?, usable: Vec::new(), passed_over: Vec::new() };
+                let wanted = item.wanted(family);
+                return Ok(Plan { choice, parts: Vec::new(), wanted, held, stopped: BTreeMap::new(), lost: 0 });
+            }
+            refused?
+        }
+    };
+    let mut plan = Plan {
+        choice,
+        parts: Vec::new(),
+        wanted: item.wanted(family),
+        held: Vec::new(),
+        stopped: BTreeMap::new(),
+        lost: 0,
+    };
     if look && let (Some(handle), Some(max)) = (&item.handle, item.per_handle_max) {
         plan.held = held_before(session, desk, handle, family)?;
         if plan.missing() == 0 {
@@ -265,7 +318,7 @@ fn plan(
     let world = plan.choice.world.clone();
     let all_own = desk.own(session, &item.holder, family)?;
     if !imagined {
-        leave_deselected(session, item, &plan.choice, &all_own)?;
+        leave_deselected(session, desk, item, &plan.choice, &all_own)?;
     }
     let mut own: Vec<Own> = all_own.into_iter().filter(|own| plan.choice.pool_of(own.prefix).is_some()).collect();
     let ranked = item.advice.iter().find_map(|advice| Some((&advice.policy, advice.blocks.as_ref()?)));
@@ -364,9 +417,11 @@ fn plan(
         borrow(session, desk, item, &mut plan, &own, &|prefix| rank(prefix).is_some())?;
     }
     if plan.missing() > 0 && world.configuration.strict_affinity {
+        let planned = plan.parts.iter().map(|part| part.block);
+        let mine: Vec<Prefix> = own.iter().map(|own| own.prefix).chain(planned).collect();
         for (index, pool) in plan.choice.pools() {
             let full = !plan.stopped.contains_key(&index);
-            if full && explain::has_room(session, pool, &world.reserved)? {
+            if full && explain::has_room(session, pool, &world.reserved, &mine)? {
                 plan.stopped.insert(index, PassOver::StrictAffinity);
             }
         }
@@ -390,12 +445,20 @@ fn held_in(session: &mut Session<'_, '_>, desk: &mut Desk, own: &[Own]) -> Step<
 }
 
 /// Gives empty blocks back whose pool no longer selects the node (`calico.md` 2.3, step 8).
-fn leave_deselected(session: &mut Session<'_, '_>, item: &Assignment, choice: &Choice, own: &[Own]) -> Step<()> {
+fn leave_deselected(
+    session: &mut Session<'_, '_>,
+    desk: &Desk,
+    item: &Assignment,
+    choice: &Choice,
+    own: &[Own],
+) -> Step<()> {
     if !matches!(item.holder, Holder::Host(_)) {
         return Ok(());
     }
     let labels = session.holder_labels(&item.holder)?;
-    for own in own.iter().filter(|own| choice.pool_of(own.prefix).is_none()) {
+    // What is empty in the store may be taken from on the desk.
+    let idle = own.iter().filter(|own| choice.pool_of(own.prefix).is_none() && !desk.is_changed(own.prefix));
+    for own in idle {
         let is_deselected =
             choice.world.enabled_pool_of(own.prefix).is_some_and(|pool| !pool.node_selector.matches(&labels));
         if is_deselected && session.read(&[empty_key(own.prefix)], false)?.iter().any(Option::is_some) {
@@ -463,7 +526,6 @@ fn new_block(
     let family = plan.choice.pools().next().map_or(Family::V4, |(_, pool)| pool.cidr.family());
     let edges = item.edges(family);
     let pools: Vec<(usize, Pool)> = plan.choice.pools().map(|(index, pool)| (index, pool.clone())).collect();
-    let mut lost = 0;
     for (index, pool) in &pools {
         let set = unavailable(&world, item, Some(pool));
         loop {
@@ -486,10 +548,10 @@ fn new_block(
                 return Ok(Some(slice));
             }
             if let Some(block) = claim(session, &item.holder, slice, None, edges)? {
-                return Ok(Some(keep(desk, &item.holder, block)));
+                return Ok(Some(keep(desk, &item.holder, block)?));
             }
-            lost += 1;
-            if lost >= CLAIM_TRIES_MAX {
+            plan.lost += 1;
+            if plan.lost >= CLAIM_TRIES_MAX {
                 return Err(Stop::Again);
             }
         }
@@ -503,14 +565,19 @@ fn new_block(
             return Ok(Some(block));
         }
     }
-    Ok(None)
+    // What was lost to others may be free again, or never was anybody's: a commit may conflict for other reasons.
+    if plan.lost > 0 { Err(Stop::Again) } else { Ok(None) }
 }
 
-fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Prefix {
+fn keep(desk: &mut Desk, holder: &Holder, block: Versioned<Block>) -> Step<Prefix> {
     let prefix = block.object.prefix();
+    if desk.is_changed(prefix) {
+        // Somebody has taken the block away from an earlier item, whose commit will fail.
+        return Err(Stop::Again);
+    }
     desk.put(block);
     desk.remember(holder, prefix);
-    prefix
+    Ok(prefix)
 }
 
 /// The first of the blocks that a policy lists that is a free slice of the pool.
@@ -552,6 +619,7 @@ fn around_pool(
         let mut from = Some(key(first));
         while let Some(at) = from.take() {
             let page = session.page(&directory, &at, ROOMS_PAGE)?;
+            from = page.next;
             for entry in page.entries {
                 let Some(prefix) = prefix_of(&entry.key) else { continue };
                 if prefix.first() > last || (prefix.first() == last && !includes_last) {
@@ -561,7 +629,6 @@ fn around_pool(
                 if !visit(session, prefix, &entry.value)? {
                     return Ok(());
                 }
-                from = page.next.clone();
             }
         }
     }
@@ -570,6 +637,49 @@ fn around_pool(
 
 /// The first part of a block's key.
 const KIND: &str = "block";
+
+/// Blocks of other holders that nothing keeps from being empty but addresses that are cold by now: the index does not know
+/// until somebody has looked at them, and their holder may never do so. Where addresses can be borrowed they are used
+/// without this.
+fn cold_blocks(
+    session: &mut Session<'_, '_>,
+    desk: &Desk,
+    item: &Assignment,
+    pool: &Pool,
+    set: &AddressSet,
+    tried: &[Prefix],
+) -> Step<Vec<Prefix>> {
+    let cooldown = session.configuration()?.cooldown_seconds;
+    let (now, mut looked, mut cold) = (session.seconds(), 0, Vec::new());
+    let size = 1u32.checked_shl(u32::from(pool.cidr.family().bits() - pool.block_length)).unwrap_or(u32::MAX);
+    around_pool(
+        session,
+        pool,
+        pool.block_length,
+        &item.holder,
+        &room_of_key,
+        "room/",
+        &mut |session, prefix, value| {
+            looked += 1;
+            let room = Room::parse(value).unwrap_or_default();
+            if room.cooling > 0
+                && room.free.saturating_add(room.cooling) == size
+                && may_give(Some(&Room { free: 0, ..room }), now, cooldown)
+                && !tried.contains(&prefix)
+                && !desk.is_changed(prefix)
+                && !is_wholly_in(prefix, set)
+            {
+                let block = session.block(prefix)?;
+                let is_cold = |block: &Versioned<Block>| {
+                    block.object.is_empty() && block.object.holder().as_ref() != Some(&item.holder)
+                };
+                cold.extend(block.filter(is_cold).map(|_| prefix));
+            }
+            Ok(looked < COLD_LOOK_MAX && cold.is_empty())
+        },
+    )?;
+    Ok(cold)
+}
 
 /// Takes an empty block of another holder over that is old enough.
 fn reclaim(
@@ -592,12 +702,17 @@ fn reclaim(
         if is_old
             && empty.holder.as_ref() != Some(&item.holder)
             && !tried.contains(&prefix)
+            && !desk.is_changed(prefix)
             && !is_wholly_in(prefix, set)
         {
             candidates.push(prefix);
         }
         Ok(candidates.len() < RECLAIM_LOOK_MAX)
     })?;
+    let configuration = session.configuration()?;
+    if candidates.is_empty() && configuration.strict_affinity && configuration.cooldown_seconds > 0 {
+        candidates = cold_blocks(session, desk, item, pool, set, tried)?;
+    }
     for prefix in candidates {
         tried.push(prefix);
         let edges = item.edges(prefix.family());
@@ -607,7 +722,7 @@ fn reclaim(
             return Ok(Some(prefix));
         }
         if let Some(block) = take_over(session, &item.holder, prefix, edges)? {
-            return Ok(Some(keep(desk, &item.holder, block)));
+            return Ok(Some(keep(desk, &item.holder, block)?));
         }
     }
     Ok(None)
@@ -674,6 +789,18 @@ fn borrow(
         }
     }
     Ok(())
+}
+
+/// All that is wanted of a family, if the handle may have no more than some number of addresses and has as many already.
+fn held_in_full(
+    session: &mut Session<'_, '_>,
+    desk: &mut Desk,
+    item: &Assignment,
+    family: Family,
+) -> Step<Option<Vec<Grant>>> {
+    let (Some(handle), Some(_)) = (&item.handle, item.per_handle_max) else { return Ok(None) };
+    let held = held_before(session, desk, handle, family)?;
+    Ok((held.len() as u64 >= u64::from(item.wanted(family))).then_some(held))
 }
 
 /// The addresses of a family that a handle has, by what its blocks say. A block that the handle counts and that has none
@@ -791,7 +918,7 @@ pub(super) fn ensure_block(
     if u64::from(limit) <= own.len() as u64 || !choice.world.configuration.auto_allocate_blocks {
         return Ok(Err(Error::Exhausted { family, wanted: 1, obtained: 0 }));
     }
-    let mut plan = Plan { choice, parts: Vec::new(), wanted: 1, held: Vec::new(), stopped: BTreeMap::new() };
+    let mut plan = Plan { choice, parts: Vec::new(), wanted: 1, held: Vec::new(), stopped: BTreeMap::new(), lost: 0 };
     let block = new_block(session, &mut desk, &item, &mut plan, None, &mut Vec::new(), false)?;
     Ok(block.ok_or(Error::Exhausted { family, wanted: 1, obtained: 0 }))
 }

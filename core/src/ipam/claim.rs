@@ -7,7 +7,7 @@
 use super::search::{lengths, overlapping};
 use super::session::{Session, Step, Stop, Versioned, create, remove, replace, unreadable};
 use super::{Edges, Error, Holder};
-use crate::limits::{RECLAIM_AGE_SECONDS, SIGHTING_GRACE_SECONDS};
+use crate::limits::{COMMIT_TRIES_MAX, RECLAIM_AGE_SECONDS, SIGHTING_GRACE_SECONDS};
 use crate::net::Prefix;
 use crate::objects::keys::{affinity_key, block_key};
 use crate::objects::{Affinity, Block, State};
@@ -186,6 +186,7 @@ fn withdraw(
     block: Versioned<Block>,
     affinity: Option<Versioned<Affinity>>,
 ) -> Step<()> {
+    session.is_beaten = true;
     if !block.object.is_empty() {
         return Ok(());
     }
@@ -324,16 +325,27 @@ pub(super) fn unclaim(session: &mut Session<'_, '_>, holder: &Holder, prefix: Pr
         block.object.advance();
         writes.push(replace(block_key(prefix), &block.version, block.object.to_bytes()));
     }
-    if let Some(affinity) = affinity {
-        let mut version = affinity.version;
-        if !session.is_atomic() {
-            let mut leaving = affinity.object;
-            leaving.set_state(State::PendingDeletion);
-            version = session.write(replace(key.clone(), &version, leaving.to_bytes()), &[]).map_err(again)?;
-        }
-        writes.push(remove(key, &version));
+    let Some(affinity) = affinity else {
+        return write_in_order(session, writes, &[event]).map(drop).map_err(again);
+    };
+    if session.is_atomic() {
+        writes.push(remove(key, &affinity.version));
+        return write_in_order(session, writes, &[event]).map(drop).map_err(again);
     }
-    write_in_order(session, writes, &[event]).map(drop).map_err(again)
+    let mut leaving = affinity.object;
+    leaving.set_state(State::PendingDeletion);
+    let version = session.write(replace(key.clone(), &affinity.version, leaving.to_bytes()), &[]).map_err(again)?;
+    write_in_order(session, writes, &[event]).map_err(again)?;
+    match session.write(remove(key, &version), &[]) {
+        Ok(_) => Ok(()),
+        // The block is released. If its holder is claiming it anew, that is another claim: to release that one too would
+        // make the two chase each other.
+        Err(store::Error::Conflict(_)) => match session.affinity(holder, prefix)? {
+            Some(found) if found.object.state() == State::PendingDeletion => Err(Stop::Again),
+            _ => Ok(()),
+        },
+        Err(error) => Err(again(error)),
+    }
 }
 
 /// Takes over an empty block of another holder, or of nobody. None: it cannot be had.
@@ -386,14 +398,21 @@ pub(super) fn take_over(
                 let version = versions.into_iter().next().unwrap_or_default();
                 Ok(Some(Versioned { object: fresh, version }))
             }
-            Err(store::Error::Conflict(_)) => Ok(None),
             Err(error) => Err(again(error)),
         };
     }
     let gone = match &other {
         Some(other) => {
             let asked = Unclaim { must_be_empty: true, sequence: Some(block.object.sequence()) };
-            unclaim(session, other, prefix, asked)
+            let mut gone = unclaim(session, other, prefix, asked);
+            // What was begun is gone on with here: to the next attempt it would be another's half-done release.
+            for _ in 1..COMMIT_TRIES_MAX {
+                if gone != Err(Stop::Again) {
+                    break;
+                }
+                gone = unclaim(session, other, prefix, asked);
+            }
+            gone
         }
         None => {
             let mut writes: Vec<Write> = keep_sequence(session, &block.object)?.into_iter().collect();
@@ -402,11 +421,11 @@ pub(super) fn take_over(
         }
     };
     match gone {
-        Ok(()) => claim(session, holder, prefix, own, edges),
-        Err(
-            Stop::Again
-            | Stop::Fail(Error::NotFound(_) | Error::ClaimedBy(_) | Error::NotEmpty(_) | Error::StaleSequence(_)),
-        ) => Ok(None),
+        // None: somebody else was faster, or it is free still; the next attempt sees.
+        Ok(()) => claim(session, holder, prefix, own, edges)?.map(Some).ok_or(Stop::Again),
+        // Somebody else has it.
+        Err(Stop::Fail(Error::ClaimedBy(_) | Error::NotEmpty(_))) => Ok(None),
+        Err(Stop::Fail(Error::NotFound(_) | Error::StaleSequence(_))) => Err(Stop::Again),
         Err(stop) => Err(stop),
     }
 }

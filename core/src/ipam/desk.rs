@@ -90,7 +90,7 @@ impl Desk {
             return Ok(own.clone());
         }
         let mut rooms = BTreeMap::new();
-        for entry in session.scan(&owned_prefix(holder, family), false)? {
+        for entry in session.scan(&owned_prefix(holder, family), session.is_wary)? {
             if let Some((_, prefix)) = owned_of_key(&entry.key) {
                 rooms.insert(prefix, Room::parse(&entry.value));
             }
@@ -111,7 +111,9 @@ impl Desk {
 
     pub(super) fn remember(&mut self, holder: &Holder, prefix: Prefix) {
         let own = Own { prefix, is_confirmed: true, room: None, is_full: false };
-        self.own.entry((holder.clone(), prefix.family())).or_default().push(own);
+        let known = self.own.entry((holder.clone(), prefix.family())).or_default();
+        known.push(own);
+        known.sort_by_key(|own| (own.prefix.length(), own.prefix));
     }
 
     pub(super) fn mark_full(&mut self, holder: &Holder, prefix: Prefix) {
@@ -120,6 +122,11 @@ impl Desk {
         {
             own.is_full = true;
         }
+    }
+
+    /// Whether an item has taken from a block or given back to it, and the store does not know yet.
+    pub(super) fn is_changed(&self, prefix: Prefix) -> bool {
+        self.blocks.get(&prefix).is_some_and(|slot| slot.is_changed)
     }
 
     pub(super) fn put(&mut self, block: Versioned<Block>) {

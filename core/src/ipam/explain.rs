@@ -55,8 +55,14 @@ fn report(pool: &Pool, in_use: Count, free: Count, why: PassOver) -> PoolReport 
     }
 }
 
-/// Whether some block in the pool, of whatever length, has an address that is free or cooling and not reserved.
-pub(super) fn has_room(session: &mut Session<'_, '_>, pool: &Pool, reserved: &AddressSet) -> Step<bool> {
+/// Whether some block in the pool, of whatever length, has an address that is free or cooling and not reserved; but for
+/// the blocks of `mine`.
+pub(super) fn has_room(
+    session: &mut Session<'_, '_>,
+    pool: &Pool,
+    reserved: &AddressSet,
+    mine: &[Prefix],
+) -> Step<bool> {
     for length in lengths(pool.cidr.family()).filter(|length| *length >= pool.cidr.length()) {
         let prefix = rooms_prefix(pool.cidr.family(), length);
         let from = Prefix::new(pool.cidr.first(), length).map(room_key).unwrap_or_default();
@@ -64,7 +70,8 @@ pub(super) fn has_room(session: &mut Session<'_, '_>, pool: &Pool, reserved: &Ad
         session.walk(&prefix, Some(&from), false, &mut |_, entry| {
             let Some(block) = room_of_key(&entry.key).filter(|block| pool.cidr.covers(block)) else { return Ok(false) };
             seen += 1;
-            has_room = !AddressSet::from_ranges([block.range()]).difference(reserved).is_empty();
+            has_room =
+                !mine.contains(&block) && !AddressSet::from_ranges([block.range()]).difference(reserved).is_empty();
             Ok(!has_room && seen < ROOMS_COUNTED_MAX)
         })?;
         if has_room {

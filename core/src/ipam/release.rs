@@ -117,8 +117,8 @@ fn prepare(session: &mut Session<'_, '_>, desk: &mut Desk, item: &Release) -> St
     let Some(prefix) = find_block(session, desk, item.address)? else { return Ok(Released::NotAssigned) };
     let now = session.now;
     let deletable_below = session.now.seconds.saturating_mul(1_000_000_000);
-    let Some(slot) = desk.blocks.get_mut(&prefix) else { return Err(Stop::Again) };
-    let block = &mut slot.block.object;
+    let Some(slot) = desk.blocks.get(&prefix) else { return Err(Stop::Again) };
+    let block = &slot.block.object;
     let Some(ordinal) = block.ordinal(item.address) else { return Ok(Released::NotAssigned) };
     let held = block.held(ordinal);
     let stored = held.as_ref().map_or(0, |held| held.sequence);
@@ -131,6 +131,12 @@ fn prepare(session: &mut Session<'_, '_>, desk: &mut Desk, item: &Release) -> St
     {
         return Err(Error::NotYours(held.handle).into());
     }
+    // Read before anything is changed: what fails must leave the desk as it was, for the other items are written from it.
+    if let Some(handle) = &held.handle {
+        desk.handle(session, handle, true)?;
+    }
+    let Some(slot) = desk.blocks.get_mut(&prefix) else { return Err(Stop::Again) };
+    let block = &mut slot.block.object;
     block.release(&[ordinal], now, cooldown);
     slot.is_changed = true;
     let released = if block.held(ordinal).is_some() { Released::Cooling } else { Released::Freed };

@@ -7,7 +7,7 @@ use super::Holder;
 use super::session::{Session, Step};
 use crate::limits::SEARCH_COUNTS_MAX;
 use crate::net::{Address, AddressSet, Family, Prefix, Range};
-use crate::objects::keys::{block_key, blocks_prefix};
+use crate::objects::keys::{block_key, block_of_key, blocks_prefix};
 use crate::resources::Pool;
 
 /// The lengths that blocks of a family may have (`calico.md` 1.1).
@@ -142,29 +142,49 @@ pub(super) fn find_slice(
     }
     let start = slices.start(holder);
     // From the start to the end, then from the beginning to the start.
-    let after = runs.iter().filter(|(_, last)| *last >= start).map(|(first, last)| ((*first).max(start), *last));
-    let before = runs.iter().filter(|(first, _)| *first < start).map(|(first, last)| (*first, (*last).min(start - 1)));
-    let parts: Vec<(u128, u128)> = after.chain(before).collect();
-    for (first, last) in parts {
-        let mut from = first;
-        let mut length: u128 = 1;
-        // Runs of 1, 2, 4, ... slices, so that a slice near the start costs little.
-        loop {
-            let until = from.saturating_add(length - 1).min(last);
-            if let Some(index) = search.descend(from, until)? {
+    for (first, last) in [(Some(start), slices.last), (start.checked_sub(1).map(|_| 0), start.saturating_sub(1))] {
+        let mut next = first;
+        while let Some(from) = next.filter(|from| *from <= last) {
+            // A block that is longer than a slice and begins before the run covers it.
+            if let Some(end) = search.end_of_block_around(from)? {
+                next = end.checked_add(1);
+                continue;
+            }
+            let until = end_of_run(from, last, from == start);
+            if let Some(index) = search.descend(from, until, &runs)? {
                 return Ok(slices.nth(index).map_or(Found::Full, Found::Slice));
             }
             if search.counts_left == 0 {
                 return Ok(Found::GivenUp);
             }
-            if until >= last {
-                break;
-            }
-            from = until + 1;
-            length = length.saturating_mul(2);
+            next = until.checked_add(1);
         }
     }
     Ok(Found::Full)
+}
+
+/// The last slice of the longest run from `from` on that lies where a block of its length could: no block reaches into
+/// it or out of it then. From the start of a search on they are 1, 2, 4, ... slices, so that a slice near the start costs
+/// little.
+fn end_of_run(from: u128, last: u128, is_first: bool) -> u128 {
+    if is_first {
+        return from;
+    }
+    let mut bits = from.trailing_zeros().min(u128::BITS - 1);
+    loop {
+        let end = from.saturating_add((1u128 << bits) - 1);
+        if end <= last || bits == 0 {
+            return end;
+        }
+        bits -= 1;
+    }
+}
+
+/// The first slice of a run that is not to be avoided.
+fn first_of(runs: &[(u128, u128)], first: u128, last: u128) -> Option<u128> {
+    let next = runs.get(runs.partition_point(|(_, end)| *end < first))?;
+    let index = next.0.max(first);
+    (index <= last).then_some(index)
 }
 
 fn family_name(family: Family) -> &'static str {
@@ -208,25 +228,19 @@ impl Search<'_, '_, '_> {
         Ok(others)
     }
 
-    /// The first slice of a run that no block overlaps.
-    fn descend(&mut self, first: u128, last: u128) -> Step<Option<u128>> {
+    /// The first slice of a run that no block overlaps and that lies in `runs`. The run lies where a block of its length
+    /// could.
+    fn descend(&mut self, first: u128, last: u128, runs: &[(u128, u128)]) -> Step<Option<u128>> {
         let mut stack = vec![(first, last)];
-        while let Some((mut first, last)) = stack.pop() {
+        while let Some((first, last)) = stack.pop() {
+            let Some(index) = first_of(runs, first, last) else { continue };
             if self.counts_left == 0 {
                 return Ok(None);
-            }
-            if !self.others.is_empty() {
-                // A block that is longer than a slice and began before the run reaches into it.
-                match self.end_of_block_around(first)? {
-                    Some(end) if end >= last => continue,
-                    Some(end) => first = end + 1,
-                    None => {}
-                }
             }
             let size = (last - first).saturating_add(1);
             let (least, any) = self.covered(first, last)?;
             if !any {
-                return Ok(Some(first));
+                return Ok(Some(index));
             }
             if least >= size || size == 1 {
                 continue;
@@ -242,22 +256,22 @@ impl Search<'_, '_, '_> {
     fn covered(&mut self, first: u128, last: u128) -> Step<(u128, bool)> {
         let mut least = self.count(self.slices.length, first, last)?;
         let mut any = least > 0;
+        // Addresses in blocks that are shorter than a slice; several may lie in one slice.
+        let mut small = 0u128;
         for length in self.others.clone() {
             let count = self.count(length, first, last)?;
             any |= count > 0;
             if length < self.slices.length {
-                // The last one may reach beyond the run.
-                let each = 1u128 << u32::from(self.slices.length - length);
-                least = least.saturating_add(count.saturating_mul(each).saturating_sub(each - 1).max(count.min(1)));
+                least = least.saturating_add(count << u32::from(self.slices.length - length));
             } else {
-                // Several may lie in one slice.
-                least = least.saturating_add(count.div_ceil(1u128 << u32::from(length - self.slices.length)));
+                small = small.saturating_add(count << u32::from(self.family.bits() - length));
             }
         }
-        Ok((least, any))
+        Ok((least.saturating_add(small.div_ceil(1 << self.slices.host_bits())), any))
     }
 
-    /// The last slice that a longer block covers which begins before this slice and reaches into it.
+    /// The last slice of the pool that a block covers which is longer than a slice, and begins before this one and covers
+    /// it too.
     fn end_of_block_around(&mut self, index: u128) -> Step<Option<u128>> {
         let Some(slice) = self.slices.nth(index) else { return Ok(None) };
         for length in self.others.clone() {
@@ -292,7 +306,11 @@ pub(super) fn overlapping(session: &mut Session<'_, '_>, block: Prefix) -> Step<
     }
     for length in lengths(family).filter(|length| *length > block.length()) {
         if count_blocks(session, length, block.first(), block.last())? > 0 {
-            return Ok(Prefix::new(block.first(), length));
+            let Some(first) = Prefix::new(block.first(), length) else { continue };
+            let page = session.page(&blocks_prefix(family, length), &block_key(first), 1)?;
+            // That there is one is known; the page, which may lag, tells which.
+            let which = page.entries.first().and_then(|entry| block_of_key(&entry.key));
+            return Ok(Some(which.filter(|found| block.covers(found)).unwrap_or(first)));
         }
     }
     Ok(None)
@@ -307,7 +325,7 @@ pub(super) fn of_other_length(session: &mut Session<'_, '_>, cidr: Prefix, lengt
         }
         let from = Prefix::new(around, other).map(block_key).unwrap_or_default();
         let page = session.page(&blocks_prefix(cidr.family(), other), &from, 1)?;
-        if let Some(block) = page.entries.first().and_then(|entry| crate::objects::keys::block_of_key(&entry.key)) {
+        if let Some(block) = page.entries.first().and_then(|entry| block_of_key(&entry.key)) {
             return Ok(Some(block));
         }
     }

@@ -82,6 +82,10 @@ pub(super) struct Session<'s, 'a> {
     pub(super) now: Instant,
     /// How many writes a commit may hold.
     pub(super) writes_max: usize,
+    /// Indexes must not lag: what was looked up before was not enough, and an answer depends on it.
+    pub(super) is_wary: bool,
+    /// Somebody else was faster: a write was not made, or what was written was taken back.
+    pub(super) is_beaten: bool,
     configuration: Option<Configuration>,
     world: Option<Rc<World>>,
     labels: BTreeMap<String, Rc<Attributes>>,
@@ -111,7 +115,7 @@ impl<'s, 'a> Session<'s, 'a> {
     pub(super) fn new(call: &'s mut Call<'a>) -> Self {
         let now = call.clock.now();
         let writes_max = usize::try_from(call.store.atomic_writes()).unwrap_or(usize::MAX).max(1);
-        Self { call, now, writes_max, configuration: None, world: None, labels: BTreeMap::new() }
+        Self { call, now, writes_max, is_wary: false, is_beaten: false, configuration: None, world: None, labels: BTreeMap::new() }
     }
 
     /// Whether an address and what points to it are written in one commit.
@@ -176,7 +180,7 @@ impl<'s, 'a> Session<'s, 'a> {
 
     /// One page of a scan.
     pub(super) fn page(&mut self, prefix: &str, from: &str, limit: u32) -> Step<store::Page> {
-        Ok(self.call.store.scan(prefix, Some(from), limit, false, false)?)
+        Ok(self.call.store.scan(prefix, Some(from), limit, false, self.is_wary)?)
     }
 
     pub(super) fn count(&mut self, prefix: &str, from: &str, until: &str) -> Step<u64> {
@@ -188,7 +192,9 @@ impl<'s, 'a> Session<'s, 'a> {
     }
 
     pub(super) fn commit(&mut self, batch: &[Write], journal: &[Event]) -> Result<Vec<Version>, store::Error> {
-        let mut versions = self.call.store.commit(batch, journal, Durability::Process)?;
+        let done = self.call.store.commit(batch, journal, Durability::Process);
+        self.is_beaten |= matches!(done, Err(store::Error::Conflict(_) | store::Error::UnknownOutcome));
+        let mut versions = done?;
         versions.resize(batch.len(), Version::default());
         Ok(versions)
     }

@@ -4,6 +4,7 @@ use super::assign::{check_handle, check_holder};
 use super::claim::claim;
 use super::desk::{Desk, Taken};
 use super::release::find_block;
+use super::search::overlapping;
 use super::session::{Session, Step, Stop};
 use super::{Error, Grant, Specific};
 use crate::net::Prefix;
@@ -33,6 +34,9 @@ pub(super) fn assign(session: &mut Session<'_, '_>, item: &Specific, attempt: u3
             let prefix = Prefix::new(address, pool.block_length)
                 .and_then(|around| Prefix::new(around.network(), pool.block_length))
                 .ok_or(Stop::Again)?;
+            if let Some(other) = overlapping(session, prefix)? {
+                return Err(Error::Overlap(prefix, other).into());
+            }
             let affinity = session.affinity(&item.holder, prefix)?;
             // None: somebody was faster; the next attempt sees whose it is.
             let block = claim(session, &item.holder, prefix, affinity, item.edges.as_ref())?.ok_or(Stop::Again)?;

@@ -154,6 +154,13 @@ pub struct Granted {
     pub failed: Option<Error>,
 }
 
+impl Granted {
+    /// Whether fewer addresses were free than asked.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(self.failed, Some(Error::Exhausted { .. }))
+    }
+}
+
 /// A request for one address that the caller chooses (`calico.md` 2.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Specific {

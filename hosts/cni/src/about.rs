@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 /// The kinds of store that this build can open.
-pub(crate) const STORES: &[&str] = &["directory"];
+pub(crate) const STORES: &[&str] = &["directory", "sqlite"];
 
 const HELP: &str = "\
 plat-ipam: assigns IP addresses to containers (CNI IPAM plugin)
 
 A container runtime starts it with the CNI variables in the environment and the network configuration on standard
-input. Under the name host-local it takes host-local's place: same configuration, same files, same answers.
+input. Under the name host-local it takes host-local's place: same configuration, same files, same answers. Under the
+name calico-ipam it takes calico-ipam's configuration and keeps pools, blocks and handles in a SQLite file.
 
 Install in place of host-local (go back by moving the file back; the addresses stay):
   cd /opt/cni/bin
@@ -25,18 +26,25 @@ Environment:
   PLAT_TIMING=1    write the time of each phase to standard error
 
 Configuration, beside host-local's ranges, routes, resolvConf and dataDir, all in \"ipam\":
-  mode               under the name plat-ipam: \"ranges\"
+  mode               under the name plat-ipam: \"ranges\" or \"block\"
   exclude            addresses, prefixes and ranges never given out (plat-ipam only)
   duplicateAdd       a repeated ADD: \"return\" the same addresses or \"refuse\"
   statusWhenFull     STATUS of a full network: \"ok\" or \"error\"
   reclaimBoot        free addresses of before a reboot: \"onFull\" or \"never\"
   lockWaitSecondsMax how long to wait for other calls
   logFile            a file to log to beside standard error
+With mode \"block\", and as calico-ipam:
+  store              \"sqlite\" or \"sqlite:/path\"; required
+  assign_ipv4, assign_ipv6, ipv4_pools, ipv6_pools
+                     as calico-ipam's
+  prefix, gateway    the answer's length (\"pool\", \"block\", \"host\") and gateway (plat-ipam only)
 All keys: docs/configuration.md.
 
 Files:
   /var/lib/cni/networks/NETWORK        one file for each address (host-local's format)
   /var/lib/cni/networks/.plat/NETWORK  index and history of NETWORK; may be removed
+  /var/lib/plat/ipam.db                pools and blocks (SQLite), where ipam.store is \"sqlite\"; -wal, -shm and .lock
+                                       beside it belong to it
 
 Try it:
   CNI_COMMAND=VERSION plat-ipam

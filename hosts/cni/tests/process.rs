@@ -289,3 +289,35 @@ fn a_working_directory_that_is_gone_has_no_relative_paths() {
     assert_eq!(json(&output)["msg"], "mkdir rel: no such file or directory", "{output:?}");
     assert!(!Path::new("/rel").exists());
 }
+
+#[test]
+fn calls_on_blocks_are_logged_to_the_file_that_calico_names() {
+    use plat_core::store::{Action, Durability, Expected, Store, Write};
+    use plat_stores::sqlite::{Options, SqliteStore};
+    let folder = tempfile::tempdir().unwrap();
+    let (store, log) = (folder.path().join("new/ipam.db"), folder.path().join("log"));
+    let pool = r#"{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"p"},
+        "spec":{"cidr":"10.1.0.0/30","blockSize":30,"nodeSelector":"all()"}}"#;
+    let write = Write { key: "pool/p".into(), expected: Expected::Absent, action: Action::Put(pool.into()) };
+    let options = Options { exclusive: true, lock_wait_max: std::time::Duration::from_secs(10), create: true };
+    SqliteStore::new(&store, options).commit(&[write], &[], Durability::Process).unwrap();
+    for verb in ["ADD", "DEL"] {
+        let mut call = cni(verb, folder.path(), "");
+        call.command.arg0("/opt/cni/bin/calico-ipam");
+        call.input = format!(
+            r#"{{"cniVersion": "1.0.0", "name": "net", "type": "calico", "nodename": "n1", "log_file_path": "{}",
+                "log_level": "warning", "ipam": {{"type": "calico-ipam", "store": "sqlite:{}"}}}}"#,
+            log.display(),
+            store.display()
+        )
+        .into_bytes();
+        let output = call.run();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{output:?}");
+    }
+    let lines = std::fs::read_to_string(&log).unwrap();
+    for part in ["ADD c1 eth0] assigned 10.1.0.0 of block 10.1.0.0/30 for c1/eth0 in network net", "released 10.1.0.0"]
+    {
+        assert!(lines.contains(part), "{part} is not in {lines}");
+    }
+    assert_eq!(std::fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o600);
+}

@@ -3,8 +3,14 @@
 //! A case gets an empty store and panics with what was wrong. The cases use the keys of one network, so that stores
 //! that keep nothing else pass them too; [`FREE_CASES`] are for stores that take any key.
 
-use plat_core::net::{Address, Family};
+use plat_core::clock::Instant;
+use plat_core::ipam::{Attributes, Holder};
+use plat_core::net::{Address, Family, Prefix};
 use plat_core::network::{Keys, Place, Record, parse_holdings};
+use plat_core::objects::Block;
+use plat_core::objects::keys::{
+    Empty, Room, block_key, blocks_prefix, empties_prefix, empty_key, owned_key, owned_prefix, room_key, rooms_prefix,
+};
 use plat_core::store::{
     Action, Durability, Entry, Error, Expected, KEY_BYTES_MAX, READ_KEYS_MAX, Store, Version, Write,
 };
@@ -45,6 +51,10 @@ pub const CASES: &[Case] = &[
 pub const FREE_CASES: &[Case] = &[
     Case { name: "any key and any bytes are kept", check: free_keys },
     Case { name: "prefixes end where they should", check: free_prefixes },
+    Case { name: "the indexes of a block are derived from it", check: block_indexes },
+    Case { name: "the version of an index never repeats", check: index_versions },
+    Case { name: "the indexes of blocks are not written", check: refused_indexes },
+    Case { name: "blocks are paged and counted in the order of their addresses", check: many_blocks },
 ];
 
 /// Runs cases, each on a store of its own.
@@ -557,4 +567,201 @@ fn free_prefixes(store: &mut dyn Store) {
         assert_eq!(store.count(prefix, None, None, true), Ok(wanted.len() as u64), "{prefix:?}");
         assert_eq!(names(&scan_all(store, prefix, None, 2, true)), wanted, "{prefix:?}");
     }
+}
+
+/// When the blocks of the cases were claimed.
+const CLAIMED: Instant = Instant { seconds: 1_700_000_000, nanoseconds: 0 };
+
+fn block(text: &str, host: &str) -> Block {
+    let prefix = Prefix::parse(text).expect("a test's prefix");
+    Block::new(prefix, &Holder::Host(host.into()), CLAIMED, 1, None)
+}
+
+fn take(block: &mut Block, wanted: u32) -> Vec<u32> {
+    block.take(wanted, Some("a.handle"), &Attributes::default(), &mut |_| false)
+}
+
+/// Writes a block over what is there, and gives the version that was reported.
+fn put_block(store: &mut dyn Store, block: &Block) -> Version {
+    let key = block_key(block.prefix());
+    let expected = read(store, &key).map_or(Expected::Absent, |entry| Expected::At(entry.version));
+    commit(store, &[put(key, expected, block.to_bytes())]).expect("nobody else writes").remove(0)
+}
+
+/// The values of room, empty and owned that a block has; those that must be absent are none.
+fn check_indexes(
+    store: &mut dyn Store,
+    prefix: Prefix,
+    room: Option<Room>,
+    empty: Option<Empty>,
+    owned: Option<(&Holder, Room)>,
+) {
+    let value = |store: &mut dyn Store, key: &str| read(store, key).map(|entry| entry.value);
+    assert_eq!(value(store, &room_key(prefix)), room.map(|room| room.to_bytes()), "room of {prefix}");
+    assert_eq!(value(store, &empty_key(prefix)), empty.map(|empty| empty.to_bytes()), "empty of {prefix}");
+    let family = prefix.family();
+    for host in ["n1", "n 2"] {
+        let holder = Holder::Host(host.into());
+        let wanted = owned.filter(|(owner, _)| **owner == holder).map(|(_, room)| room.to_bytes());
+        assert_eq!(value(store, &owned_key(&holder, prefix)), wanted, "owned by {host}");
+        let listed = u64::from(wanted.is_some());
+        assert_eq!(store.count(&owned_prefix(&holder, family), None, None, true), Ok(listed), "owned by {host}");
+    }
+}
+
+fn block_indexes(store: &mut dyn Store) {
+    let (first, second) = (Holder::Host("n1".into()), Holder::Host("n 2".into()));
+    let room = |free: u32| Room { free, cooling: 0, coolest: None };
+    for text in ["10.0.0.64/26", "fd00::40/122"] {
+        let mut block = block(text, "n1");
+        let prefix = block.prefix();
+        let claimed = Some(CLAIMED.seconds.cast_signed());
+        put_block(store, &block);
+        let empty = Empty { claimed, holder: Some(first.clone()) };
+        check_indexes(store, prefix, Some(room(64)), Some(empty), Some((&first, room(64))));
+
+        take(&mut block, 60);
+        put_block(store, &block);
+        check_indexes(store, prefix, Some(room(4)), None, Some((&first, room(4))));
+
+        // Full: no room, but still somebody's.
+        let last = take(&mut block, 4);
+        put_block(store, &block);
+        check_indexes(store, prefix, None, None, Some((&first, room(0))));
+
+        // Cooling addresses are room that is not free yet.
+        let now = Instant { seconds: CLAIMED.seconds + 60, nanoseconds: 5 };
+        block.release(&last[..2], now, 300);
+        put_block(store, &block);
+        let cooling = Room { free: 0, cooling: 2, coolest: Some(now.seconds.cast_signed()) };
+        check_indexes(store, prefix, Some(cooling), None, Some((&first, cooling)));
+
+        // It changes hands.
+        block.set_holder(Some(&second), CLAIMED);
+        put_block(store, &block);
+        check_indexes(store, prefix, Some(cooling), None, Some((&second, cooling)));
+        block.set_holder(None, CLAIMED);
+        put_block(store, &block);
+        check_indexes(store, prefix, Some(cooling), None, None);
+
+        // A commit that is not applied changes no index.
+        let wrong = put(block_key(prefix), Expected::Absent, self::block(text, "n1").to_bytes());
+        conflict_keys(commit(store, &[wrong]));
+        check_indexes(store, prefix, Some(cooling), None, None);
+
+        // What cannot be read is no room to anybody.
+        let held = entry(store, &block_key(prefix));
+        commit(store, &[put(&held.key, Expected::At(held.version), "no block")]).unwrap();
+        check_indexes(store, prefix, None, None, None);
+        put_block(store, &self::block(text, "n1"));
+        let held = entry(store, &block_key(prefix));
+        commit(store, &[delete(&held)]).unwrap();
+        check_indexes(store, prefix, None, None, None);
+    }
+    assert_eq!(store.count("", None, None, true), Ok(0), "nothing is left behind");
+}
+
+fn index_versions(store: &mut dyn Store) {
+    let mut seen: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let mut block = block("10.0.0.0/26", "n1");
+    let prefix = block.prefix();
+    let owned = owned_key(&Holder::Host("n1".into()), prefix);
+    for step in 0..4 {
+        put_block(store, &block);
+        for key in [room_key(prefix), owned.clone()] {
+            assert!(!entry(store, &key).version.0.is_empty());
+        }
+        let version = entry(store, &room_key(prefix)).version.0;
+        assert_eq!(seen.insert(version, step), None, "step {step} has a version of its own");
+        // There and back, so that values repeat: taken, released, deleted and made again.
+        let taken = take(&mut block, 1);
+        put_block(store, &block);
+        let version = entry(store, &room_key(prefix)).version.0;
+        assert_eq!(seen.insert(version, step + 100), None, "step {step} has a version of its own");
+        block.release(&taken, CLAIMED, 0);
+        let held = entry(store, &block_key(prefix));
+        commit(store, &[delete(&held)]).unwrap();
+    }
+}
+
+fn refused_indexes(store: &mut dyn Store) {
+    let block = block("10.0.0.0/26", "n1");
+    let prefix = block.prefix();
+    let keys = [room_key(prefix), empty_key(prefix), owned_key(&Holder::Host("n1".into()), prefix)];
+    let refuse = |store: &mut dyn Store, write: Write| {
+        let refused = commit(store, std::slice::from_ref(&write));
+        assert!(matches!(refused, Err(Error::Denied(_))), "{write:?}: {refused:?}");
+    };
+    for key in &keys {
+        refuse(store, put(key, Expected::Absent, "64 0 -"));
+        assert_eq!(read(store, key), None);
+    }
+    refuse(store, put("room/any", Expected::Absent, ""));
+    put_block(store, &block);
+    for key in &keys {
+        let held = entry(store, key);
+        refuse(store, put(key, Expected::At(held.version.clone()), "1 0 -"));
+        refuse(store, delete(&held));
+        assert_eq!(entry(store, key), held);
+        // They can be held to.
+        let version = held.version.clone();
+        assert_eq!(commit(store, &[check(key, Expected::At(version.clone()))]), Ok(vec![version]));
+        assert_eq!(conflict_keys(commit(store, &[check(key, Expected::Absent)])), std::slice::from_ref(key));
+    }
+}
+
+fn many_blocks(store: &mut dyn Store) {
+    const COUNT: usize = 700;
+    // In no order, each fourth full, each second of the others empty.
+    let prefix = |number: usize| {
+        let bits = 0x0a00_0000 + (((number as u128).wrapping_mul(2_654_435_761) % 0x4_0000) << 6);
+        Prefix::new(Address::new(Family::V4, bits).expect("32 bits"), 26).expect("a length of IPv4")
+    };
+    let mut blocks: Vec<Block> = (0..COUNT)
+        .map(|number| {
+            let mut block = Block::new(prefix(number), &Holder::Host(format!("n{}", number % 7)), CLAIMED, 1, None);
+            let wanted = [64, 0, 3, 0][number % 4];
+            assert_eq!(take(&mut block, wanted).len() as u32, wanted);
+            block
+        })
+        .collect();
+    let other = block("10.0.0.0/25", "n1");
+    let batch: Vec<Write> = blocks
+        .iter()
+        .chain([&other])
+        .map(|block| put(block_key(block.prefix()), Expected::Absent, block.to_bytes()))
+        .collect();
+    for part in batch.chunks(100) {
+        commit_all(store, part);
+    }
+    blocks.sort_by_key(|block| block.prefix().network());
+    blocks.dedup_by_key(|block| block.prefix());
+    assert_eq!(blocks.len(), COUNT, "these blocks differ");
+
+    let all = blocks_prefix(Family::V4, 26);
+    let wanted: Vec<String> = blocks.iter().map(|block| block_key(block.prefix())).collect();
+    assert_eq!(names(&scan_all(store, &all, None, 90, true)), wanted);
+    let values = scan_all(store, &all, None, 200, false);
+    assert!(values.iter().zip(&blocks).all(|(entry, block)| entry.value == block.to_bytes()));
+    assert_eq!(store.count("block/", None, None, true), Ok(COUNT as u64 + 1));
+    for (from, until) in [(0, 0), (0, 1), (10, 11), (0, 350), (99, 601), (699, 699)] {
+        let (start, end) = (Some(wanted[from].as_str()), Some(wanted[until].as_str()));
+        assert_eq!(store.count(&all, start, end, true), Ok((until - from) as u64), "{from} to {until}");
+    }
+    let (rooms, empties) = (rooms_prefix(Family::V4, 26), empties_prefix(Family::V4, 26));
+    let with_room: Vec<&Block> = blocks.iter().filter(|block| block.free() > 0).collect();
+    assert_eq!((with_room.len(), store.count(&rooms, None, None, true)), (COUNT * 3 / 4, Ok(COUNT as u64 * 3 / 4)));
+    assert_eq!(store.count(&empties, None, None, true), Ok(COUNT as u64 / 2));
+    // The first room after a full block is found without passing the full ones.
+    let full = blocks.iter().position(|block| block.free() == 0).expect("each fourth is full");
+    let from = room_key(blocks[full].prefix());
+    let next = blocks[full..].iter().find(|block| block.free() > 0).expect("most have room");
+    let page = store.scan(&rooms, Some(&from), 1, true, true).unwrap();
+    assert_eq!(names(&page.entries), [room_key(next.prefix())]);
+    let owned: u64 = (0..7)
+        .map(|host| {
+            store.count(&owned_prefix(&Holder::Host(format!("n{host}")), Family::V4), None, None, true).unwrap()
+        })
+        .sum();
+    assert_eq!(owned, COUNT as u64 + 1);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mounted, Reopening, open};
+use common::{Mounted, Reopening, ReopeningSqlite, open, open_sqlite};
 use plat_core::store::Store;
 use plat_stores::conformance::{CASES, FREE_CASES, run};
 use plat_stores::faulty::FaultyStore;
@@ -81,6 +81,32 @@ fn directory_without_a_boot_is_never_trusted_and_right() {
     assert!(common::holder(&mut store, "10.0.0.1").is_some());
     let notices = store.take_notices();
     assert!(notices.iter().any(|notice| notice.text.ends_with("the current boot is not known")), "{notices:?}");
+}
+
+#[test]
+fn sqlite_in_one_opening() {
+    let mut folders = Vec::new();
+    let mut make = || -> Box<dyn Store> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_sqlite(folder.path());
+        folders.push(folder);
+        Box::new(store)
+    };
+    run(CASES, &mut make);
+    run(FREE_CASES, &mut make);
+}
+
+#[test]
+fn sqlite_opened_for_each_call() {
+    let mut folders = Vec::new();
+    let mut make = || -> Box<dyn Store> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ReopeningSqlite { folder: folder.path().to_owned(), calls: 0 };
+        folders.push(folder);
+        Box::new(store)
+    };
+    run(CASES, &mut make);
+    run(FREE_CASES, &mut make);
 }
 
 #[test]

@@ -4,13 +4,14 @@
 //! looked at, and only if all their addresses are this node's: never those of virtual machines, tunnels, load balancers or
 //! Windows hosts, nor addresses without a handle. Any valid attachment of a container keeps all its handles.
 
-use super::config::Location;
+use super::config::{Location, NodeName};
 use super::failure;
 use crate::cni::Level;
 use crate::cni::failure::Failure;
 use crate::ipam::{self, Error, Held};
 use crate::limits;
 use crate::network::encode;
+use crate::objects::Handle;
 use crate::objects::keys::handle_of_key;
 use crate::strategy::Call;
 use crate::strategy::ranges::{Output, store_failure, valid_containers};
@@ -27,8 +28,7 @@ pub(crate) fn gc(call: &mut Call<'_>) -> Result<Output, Failure> {
         );
         return Ok(Output::new());
     };
-    let (config, _) = super::config::load(call.document, "", call.personality)?;
-    let node = call.node_name(&config.node)?;
+    let node = call.node_name(&NodeName::read(call.document)?)?;
     let mut released = 0usize;
     let mut failed: Option<Failure> = None;
     for handle in handles(call)? {
@@ -61,7 +61,9 @@ fn handles(call: &mut Call<'_>) -> Result<Vec<String>, Failure> {
     for _ in 0..limits::SCAN_PAGES_MAX {
         let page =
             call.store.scan(&prefix, from.as_deref(), limits::SCAN_ENTRIES, true, true).map_err(store_failure)?;
-        handles.extend(page.entries.iter().filter_map(|entry| handle_of_key(&entry.key)));
+        let ids = page.entries.iter().filter_map(|entry| handle_of_key(&entry.key));
+        // Cut as blocks are read: a living container must not be missed for what follows its name.
+        handles.extend(ids.map(|id| Handle::sanitise(&id).to_owned()));
         match page.next {
             Some(next) => from = Some(next),
             None => break,

@@ -7,7 +7,7 @@ use crate::cni::{Backend, LogFile, Personality, args};
 use crate::json::{Json, Mismatch, Node, go_quote};
 use crate::limits;
 use crate::net::{Address, Family};
-use crate::strategy::ranges::config::{absolute, parse_request, read_route};
+use crate::strategy::ranges::config::{absolute, choice, parse_request, read_route, read_text};
 
 /// Where the embedded store is unless a path is given.
 const STORE_PATH_DEFAULT: &str = "/var/lib/plat/ipam.db";
@@ -43,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) resolv_conf: String,
     /// Windows: one block at most.
     pub(crate) single_block: bool,
+    /// STATUS fails where no address is free.
+    pub(crate) fails_status_when_full: bool,
     pub(crate) node: NodeName,
     pub(crate) pod: String,
     pub(crate) namespace: String,
@@ -63,6 +65,21 @@ pub(crate) struct Location {
     pub(crate) backend: Backend,
     pub(crate) log: Option<LogFile>,
     pub(crate) lock_wait_ms_max: u64,
+}
+
+impl NodeName {
+    /// Reads it alone, whatever else is wrong with the configuration.
+    pub(crate) fn read(document: &Json) -> Result<Self, Failure> {
+        let mut names = Self { file: NODENAME_PATH_DEFAULT.to_owned(), ..Self::default() };
+        Node::root(document)
+            .members(&["nodename", "nodename_file", "hostname"], |name, node| match name {
+                "nodename" => node.string(&mut names.nodename),
+                "nodename_file" => node.string(&mut names.file),
+                _ => node.string(&mut names.hostname),
+            })
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(names)
+    }
 }
 
 fn refused(message: String) -> Failure {
@@ -121,7 +138,10 @@ impl Location {
                     });
                 }
                 "log_file_path" => note(node.string(&mut log_path)),
-                "log_file_max_size" => note(within(&node, &mut log_mib, limits::LOG_FILE_MIB_MAX)),
+                // The original takes any number: the nearest that we take serves it.
+                "log_file_max_size" => note(node.integer().map(|number| {
+                    log_mib = number.filter(|number| *number > 0).unwrap_or(log_mib).min(limits::LOG_FILE_MIB_MAX);
+                })),
                 key => {
                     datastore_key.get_or_insert(key);
                 }
@@ -195,6 +215,7 @@ fn read_word(node: Node<'_>, target: &mut String) -> Result<(), Mismatch> {
 
 fn read_gateways(node: Node<'_>, target: &mut Vec<Address>) -> Result<(), Mismatch> {
     let mut texts = Vec::new();
+    let path = node.path();
     match node.value {
         Json::List(_) => node.list(&mut texts, |node, text: &mut String| node.string(text))?,
         _ => {
@@ -205,7 +226,8 @@ fn read_gateways(node: Node<'_>, target: &mut Vec<Address>) -> Result<(), Mismat
     }
     target.clear();
     for text in texts.iter().filter(|text| !text.is_empty()) {
-        target.push(Address::parse(text).ok_or_else(|| Mismatch(format!("invalid IP address: {text}")))?);
+        let address = Address::parse(text);
+        target.push(address.ok_or_else(|| Mismatch(format!("{path} is {}: give an address", go_quote(text))))?);
     }
     Ok(())
 }
@@ -226,19 +248,15 @@ pub(crate) fn load(
     personality: Personality,
 ) -> Result<(Config, Vec<String>), Failure> {
     let own = personality == Personality::Plat;
-    let mut config = Config::default();
+    let mut config = Config { node: NodeName::read(document)?, ..Config::default() };
     let (mut assign_v4, mut assign_v6) = (String::new(), String::new());
     let mut width = String::new();
+    let mut status_when_full = None;
     let mut warnings = Vec::new();
     let mut more_ips = Vec::new();
     let mut only_own = Vec::new();
-    config.node.file = NODENAME_PATH_DEFAULT.to_owned();
-    let known =
-        ["nodename", "nodename_file", "hostname", "windows_use_single_network", "ipam", "runtimeConfig", "args"];
+    let known = ["windows_use_single_network", "ipam", "runtimeConfig", "args"];
     let read = Node::root(document).members(&known, |name, node| match name {
-        "nodename" => node.string(&mut config.node.nodename),
-        "nodename_file" => node.string(&mut config.node.file),
-        "hostname" => node.string(&mut config.node.hostname),
         "windows_use_single_network" => {
             config.single_block = *node.value == Json::Bool(true);
             Ok(())
@@ -248,7 +266,17 @@ pub(crate) fn load(
             node.members(&["cni"], |_, node| node.members(&["ips"], |_, node| read_ips(node, &mut more_ips)))
         }
         "ipam" => node.members(
-            &["assign_ipv4", "assign_ipv6", "ipv4_pools", "ipv6_pools", "gateway", "routes", "resolvConf", "prefix"],
+            &[
+                "assign_ipv4",
+                "assign_ipv6",
+                "ipv4_pools",
+                "ipv6_pools",
+                "statusWhenFull",
+                "gateway",
+                "routes",
+                "resolvConf",
+                "prefix",
+            ],
             |name, node| match name {
                 "assign_ipv4" if own => read_word(node, &mut assign_v4),
                 "assign_ipv6" if own => read_word(node, &mut assign_v6),
@@ -256,6 +284,7 @@ pub(crate) fn load(
                 "assign_ipv6" => node.string(&mut assign_v6),
                 "ipv4_pools" => node.list(&mut config.v4_pools, |node, text| node.string(text)),
                 "ipv6_pools" => node.list(&mut config.v6_pools, |node, text| node.string(text)),
+                "statusWhenFull" => read_text(node, &mut status_when_full),
                 key if !own => {
                     only_own.push(key);
                     Ok(())
@@ -282,6 +311,8 @@ pub(crate) fn load(
             warnings.push(text);
         }
     }
+    config.fails_status_when_full =
+        choice("statusWhenFull", status_when_full.as_deref(), [("error", true), ("ok", false)], own)?;
     config.width = match width.as_str() {
         "" | "pool" => Width::Pool,
         "block" => Width::Block,

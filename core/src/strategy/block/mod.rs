@@ -75,15 +75,35 @@ impl Call<'_> {
     }
 }
 
-/// What an error of an operation means to the runtime.
+/// What an error of an operation means to the runtime, and what to do about it.
 fn failure(error: Error) -> Failure {
     let text = error.to_string();
     match error {
         Error::Contended => Failure { contended: true, ..Failure::new(code::TRY_AGAIN_LATER, text) },
         Error::Unavailable(_) | Error::Unsettled => Failure::new(code::TRY_AGAIN_LATER, text),
         Error::Invalid { .. } => Failure::new(code::INVALID_CONFIG, text),
+        Error::Taken { .. } => {
+            Failure::internal(text).with_details("release it there with DEL, or ask for another address")
+        }
+        Error::NotInAPool(_) => Failure::internal(text)
+            .with_details("make a pool that contains it, enable the one that does, or ask for another address"),
+        Error::NoSuchPool { .. } => Failure::internal(text)
+            .with_details("name pools that exist, are enabled and admit workloads, by name or CIDR, or name none"),
+        Error::StrictAffinity(_) => Failure::internal(text)
+            .with_details("ask for an address of a block of this node, or set strictAffinity: false"),
         _ => Failure::internal(text),
     }
+}
+
+/// Refuses a request for nothing.
+fn check_wanted(config: &Config) -> Result<(), Failure> {
+    if config.v4 || config.v6 || !config.requested.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        code::INVALID_CONFIG,
+        "neither ipam.assign_ipv4 nor ipam.assign_ipv6 asks for an address: set one of them to \"true\"",
+    ))
 }
 
 /// The request of an ADD for addresses that the core chooses.
@@ -127,23 +147,27 @@ fn attributes(call: &mut Call<'_>, config: &Config, node: &str) -> ipam::Attribu
 
 pub(crate) fn add(call: &mut Call<'_>) -> Result<Output, Failure> {
     let config = call.load_block()?;
+    check_wanted(&config)?;
     let dns = read_dns(call, &config.resolv_conf)?;
     if call.surroundings.netns_is_own == Some(true) && !call.environment.allows_own_netns {
         return Err(Failure::own_netns());
     }
     let node = call.node_name(&config.node)?;
     let (grants, explicit) = if config.requested.is_empty() {
-        if !config.v4 && !config.v6 {
-            return Err(Failure::new(
-                code::INVALID_CONFIG,
-                "neither ipam.assign_ipv4 nor ipam.assign_ipv6 asks for an address: set one of them to \"true\"",
-            ));
-        }
         let item = assignment(call, &config, &node);
         let answers = call.operate("ADD", |call| ipam::assign(call, std::slice::from_ref(&item)));
         let granted = answers.into_iter().next().unwrap_or_default();
         if granted.failed.is_some() {
-            return Err(refusal(&granted, &node));
+            let mut failure = refusal(&granted, &node, call.is_calico());
+            if !item.avoid.is_empty() || item.avoid_pool_edges {
+                let kept_back = if item.avoid_pool_edges {
+                    "\nthe first and last address of a pool, and gateways, are never given out"
+                } else {
+                    "\ngateways are never given out"
+                };
+                failure.details.push_str(kept_back);
+            }
+            return Err(failure);
         }
         (granted.grants, false)
     } else {
@@ -211,14 +235,46 @@ fn assign_requested(call: &mut Call<'_>, config: &Config, node: &str) -> Result<
         };
         let answers = call.operate("ADD", |call| ipam::assign_ip(call, std::slice::from_ref(&item)));
         match answers.into_iter().next().unwrap_or(Err(Error::Contended)) {
-            Ok(grant) => grants.push(grant),
+            Ok(grant) => {
+                let kept_back = kept_back(call, config, &grant);
+                grants.push(grant);
+                if let Some(what) = kept_back {
+                    give_back(call, &grants, &handle);
+                    return Err(Failure::internal(format!("{address} is {what}, which is never given out"))
+                        .with_details("ask for another address, or set ipam.prefix to \"block\" or \"host\""));
+                }
+            }
             Err(error) => {
                 give_back(call, &grants, &handle);
-                return Err(failure(error));
+                let is_for_others = matches!(error, Error::NoSuchPool { .. });
+                let failure = failure(error).within(&format!("requested address {address}: "));
+                return Err(if is_for_others {
+                    failure.with_details("add Workload to its allowedUses, or ask for an address of another pool")
+                } else {
+                    failure
+                });
             }
         }
     }
     Ok(grants)
+}
+
+/// What an address is on a link that the whole pool shares, if no container may have it.
+fn kept_back(call: &Call<'_>, config: &Config, grant: &Grant) -> Option<&'static str> {
+    if call.is_calico() {
+        return None;
+    }
+    if config.gateways.contains(&grant.address) {
+        return Some("the gateway");
+    }
+    let pool = grant.pool_cidr;
+    let is_small = pool.family().bits().saturating_sub(pool.length()) < 2;
+    match () {
+        () if config.width != Width::Pool || is_small => None,
+        () if grant.address == pool.network() => Some("the network's own address"),
+        () if grant.address == pool.last() && pool.family() == Family::V4 => Some("the broadcast address"),
+        () => None,
+    }
 }
 
 /// Gives back what this call has taken. What cannot be given back is left to DEL, which finds it by the handle.
@@ -240,9 +296,12 @@ fn give_back(call: &mut Call<'_>, grants: &[Grant], handle: &str) {
 }
 
 /// What a refused ADD answers: the original's sentence, and the explanation as details.
-fn refusal(granted: &Granted, node: &str) -> Failure {
+fn refusal(granted: &Granted, node: &str, is_calico: bool) -> Failure {
     let Some(error) = granted.failed.clone() else { return Failure::internal("no address") };
-    let details = ipam::text(granted);
+    let text = ipam::text(granted);
+    let rest = text.strip_prefix(&error.to_string()).unwrap_or(&text).trim_start_matches(['\n', ':', ' ']);
+    // The message says the first sentence in other words, but for the family that has no pool.
+    let details = if matches!(error, Error::NoPool(_)) { &text } else { rest };
     let msg = match &error {
         Error::Exhausted { family, wanted, obtained } => {
             let mut messages: Vec<String> = Vec::new();
@@ -262,8 +321,12 @@ fn refusal(granted: &Granted, node: &str) -> Failure {
             let family = if *family == Family::V4 { "IPv4" } else { "IPv6" };
             format!("Assigned {obtained} out of {wanted} requested {family} addresses; {}", messages.join("; "))
         }
+        Error::NoPool(_) if is_calico => format!("no configured Calico pools for node {node}"),
         Error::NoPool(_) => format!("no configured pools for node {node} may serve the request"),
-        _ => return failure(error).with_details(details),
+        _ => {
+            let failure = failure(error);
+            return if details.is_empty() { failure } else { failure.with_details(details) };
+        }
     };
     Failure::internal(msg).with_details(details)
 }
@@ -342,6 +405,7 @@ fn previous_addresses(document: &Json) -> Result<Option<Vec<Address>>, crate::js
 pub(crate) fn status(call: &mut Call<'_>) -> Result<Output, Failure> {
     let unavailable = |failure: Failure| Failure { code: code::NOT_AVAILABLE, contended: false, ..failure };
     let config = call.load_block().map_err(unavailable)?;
+    check_wanted(&config).map_err(unavailable)?;
     // A store that cannot be written is found out here; the rest needs reading alone.
     call.store.commit(&[], &[], Durability::Process).map_err(|error| unavailable(store_failure(error)))?;
     let node = call.node_name(&config.node).map_err(unavailable)?;
@@ -350,8 +414,12 @@ pub(crate) fn status(call: &mut Call<'_>) -> Result<Output, Failure> {
     (item.handle, item.per_handle_max) = (None, None);
     let answers = call.operate("STATUS", |call| ipam::explain(call, std::slice::from_ref(&item)));
     let granted = answers.into_iter().next().unwrap_or_default();
-    if granted.failed.is_some() {
-        return Err(unavailable(refusal(&granted, &node)));
+    let Some(error) = &granted.failed else { return Ok(Output::new()) };
+    let failure = refusal(&granted, &node, call.is_calico());
+    let is_full = matches!(error, Error::Exhausted { .. });
+    if is_full && !config.fails_status_when_full {
+        call.note(Level::Warning, format!("{}: {}", failure.msg, failure.details));
+        return Ok(Output::new());
     }
-    Ok(Output::new())
+    Err(unavailable(failure))
 }

@@ -256,7 +256,7 @@ pub(crate) fn read_route(node: Node<'_>, target: &mut Option<Route>) -> Result<(
     Ok(())
 }
 
-fn read_text(node: Node<'_>, target: &mut Option<String>) -> Result<(), Mismatch> {
+pub(crate) fn read_text(node: Node<'_>, target: &mut Option<String>) -> Result<(), Mismatch> {
     let mut text = String::new();
     node.string(&mut text)?;
     *target = (*node.value != Json::Null).then_some(text);
@@ -329,7 +329,7 @@ impl Raw {
 }
 
 /// Reads a setting that is one of two words.
-fn choice<T: Copy>(key: &str, value: Option<&str>, words: [(&str, T); 2], default: T) -> Result<T, Failure> {
+pub(crate) fn choice<T: Copy>(key: &str, value: Option<&str>, words: [(&str, T); 2], default: T) -> Result<T, Failure> {
     let Some(value) = value else { return Ok(default) };
     let [(one, _), (two, _)] = words;
     words.iter().find(|(word, _)| *word == value).map(|(_, meaning)| *meaning).ok_or_else(|| {

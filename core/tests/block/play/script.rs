@@ -325,6 +325,10 @@ impl Run {
         let verb = line.split(' ').next().expect("a verb");
         match verb {
             "one" => {}
+            "before" => {
+                let (place, act) = line.strip_prefix("before ").and_then(|rest| rest.split_once(": ")).expect("`: `");
+                self.pending.push((place.to_owned(), act.to_owned()));
+            }
             "loose" => self.strictness = Strictness::Loose,
             "settled" => self.strictness = Strictness::Settled,
             "cut" | "lose" => {
@@ -358,18 +362,7 @@ impl Run {
                 set_block(store, line, self.clock.0);
                 self.reference.adopt(&invariants::read(&self.store), self.clock.0);
             }
-            "affinity" => {
-                let arguments = Arguments::new(line, 3);
-                let state = arguments.place(2);
-                let state = if state == "empty" { "" } else { state };
-                if state == "gone" {
-                    let key =
-                        plat_core::objects::keys::affinity_key(&holder(arguments.place(0)), prefix(arguments.place(1)));
-                    world::put(store, &key, None);
-                } else {
-                    world::affinity(store, &holder(arguments.place(0)), prefix(arguments.place(1)), state);
-                }
-            }
+            "affinity" => set_affinity(store, line),
             "handle" => {
                 let arguments = Arguments::new(line, 1);
                 let counts: Vec<(Prefix, u32)> =
@@ -569,6 +562,14 @@ impl Run {
                 incidents.push((place.to_owned(), incident));
             } else if let Some(place) = act.strip_prefix("lose ") {
                 incidents.push((place.to_owned(), Incident::ReplyLost));
+            } else if let Some((verb @ ("block" | "affinity"), _)) = act.split_once(' ') {
+                let act = act.clone();
+                let now = clock.0;
+                let act = move |store: &mut MemoryStore| match verb {
+                    "block" => set_block(store, &act, now),
+                    _ => set_affinity(store, &act),
+                };
+                incidents.push((place.clone(), Incident::Meanwhile(Box::new(act))));
             } else {
                 let (line, expected) = act.split_once(" -> ").expect("an arrow");
                 let index = meanwhile.borrow().len();
@@ -802,6 +803,10 @@ impl Run {
                 let counts = state.handles.get(&unescape(&arguments[1])).cloned().unwrap_or_default();
                 none(counts.iter().map(|(block, count)| format!("{block}={count}")).collect())
             }
+            "key" => {
+                let key = arguments[1].as_str();
+                if self.store.dump().iter().any(|(there, _)| there == key) { "there".into() } else { "absent".into() }
+            }
             "handles" => count_or(state.handles.keys().cloned().collect(), expected),
             "held" => {
                 let all = state.addresses.keys().map(ToString::to_string).collect();
@@ -871,6 +876,14 @@ fn set_configuration(store: &mut MemoryStore, line: &str) {
     let annotations = limit.map_or(json!({}), |limit| json!({"plat-ipam/max-addresses-per-host": limit}));
     arguments.done();
     world::configure(store, annotations, spec);
+}
+
+/// `affinity a 10.0.0.0/30 pending`.
+fn set_affinity(store: &mut MemoryStore, line: &str) {
+    let arguments = Arguments::new(line, 3);
+    let state = arguments.place(2);
+    let state = if state == "empty" { "" } else { state };
+    world::affinity(store, &holder(arguments.place(0)), prefix(arguments.place(1)), state);
 }
 
 /// `block 10.0.0.0/30 of=a age=120 0=h1 2=- 3=cooling:30`; without `of` nobody's, without `age` of unknown age.

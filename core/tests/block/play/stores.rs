@@ -95,6 +95,46 @@ impl Store for Eventful<'_> {
     }
 }
 
+/// A store whose answers lag behind, where they need not be fresh: they are those of an older state, until the caller
+/// itself commits.
+pub struct Lagging<'a> {
+    pub store: &'a mut MemoryStore,
+    pub old: MemoryStore,
+}
+
+impl Store for Lagging<'_> {
+    fn read(&mut self, keys: &[String], fresh: bool) -> Result<Vec<Option<Entry>>, Error> {
+        if fresh { self.store.read(keys, fresh) } else { self.old.read(keys, fresh) }
+    }
+
+    fn scan(
+        &mut self,
+        prefix: &str,
+        from: Option<&str>,
+        limit: u32,
+        keys_only: bool,
+        fresh: bool,
+    ) -> Result<Page, Error> {
+        let store = if fresh { &mut *self.store } else { &mut self.old };
+        store.scan(prefix, from, limit, keys_only, fresh)
+    }
+
+    fn count(&mut self, prefix: &str, from: Option<&str>, until: Option<&str>, fresh: bool) -> Result<u64, Error> {
+        let store = if fresh { &mut *self.store } else { &mut self.old };
+        store.count(prefix, from, until, fresh)
+    }
+
+    fn commit(&mut self, batch: &[Write], journal: &[Event], durability: Durability) -> Result<Vec<Version>, Error> {
+        let versions = self.store.commit(batch, journal, durability)?;
+        self.old = self.store.clone();
+        Ok(versions)
+    }
+
+    fn atomic_writes(&mut self) -> u32 {
+        self.store.atomic_writes()
+    }
+}
+
 /// How much a store was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {

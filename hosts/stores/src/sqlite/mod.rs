@@ -1,8 +1,8 @@
 //! A store in one SQLite file, shared by the processes of a machine (`docs/formats.md`, "The SQLite store").
 //!
 //! WAL with `synchronous=NORMAL`: a commit survives the death of the process, and one made with
-//! [`Durability::Power`] a power cut. The file is opened at the first use, under the lock of the whole call if one is
-//! asked for, so that a crowd of callers queues instead of colliding.
+//! [`Durability::Power`] a power cut. Who writes holds the lock beside the file, for one commit or, if that is asked for,
+//! from the first use on: so a crowd of callers queues, and none of them polls SQLite's own locks.
 
 mod tally;
 
@@ -10,7 +10,7 @@ use crate::files::check_read;
 use crate::kept::{Kept, Kind, apply, check};
 use crate::lock;
 use crate::structured::{after_prefix, check_batch, check_key};
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, reason};
 use plat_core::store::{
     Action, Durability, Entry, Error, Event, Expected, PAGE_BYTES_MAX, Page, Store, Version, Write,
 };
@@ -22,6 +22,7 @@ use rustix::io::{Errno, retry_on_intr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tally::Tally;
 
 /// Where the store is unless something else is said.
 pub const PATH_DEFAULT: &str = "/var/lib/plat/ipam.db";
@@ -35,9 +36,12 @@ pub const EVENTS_MAX: i64 = 100_000;
 pub const SCHEMA_VERSION: i32 = 1;
 /// What marks a file as ours ("PLAT").
 const APPLICATION_ID: i32 = 0x504c_4154;
-/// Pages of the write-ahead log after which it is moved into the file: what the first process after a quiet time reads.
-const CHECKPOINT_PAGES: u32 = 250;
-/// How long another process's single transaction is waited for where no lock is held for the whole call.
+/// How large the write-ahead log grows before a commit moves it into the file. Whoever opens the store alone reads all of
+/// the log, so a longer one makes each call slower; a shorter one makes one call in fewer wait for the disk.
+pub const LOG_BYTES_MAX: u64 = 1 << 20;
+/// How many statements a connection keeps ready: more than there are.
+const STATEMENTS_MAX: usize = 64;
+/// How long SQLite's own locks are waited for, which only a recovery after a death or a foreign program holds for long.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How the file is used.
@@ -45,9 +49,9 @@ const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Whether the lock beside the file is held from the first use until the store is dropped.
     pub exclusive: bool,
-    /// How long to wait for that lock.
+    /// How long to wait for that lock; a commit of a store without `exclusive` waits for it too.
     pub lock_wait_max: Duration,
-    /// Whether a missing file is made. If not, a store that does not exist is empty and takes no commit.
+    /// Whether a commit makes a missing file. If not, it is refused. A read makes none: it finds nothing.
     pub create: bool,
 }
 
@@ -62,8 +66,8 @@ pub struct SqliteStore {
 #[derive(Debug)]
 struct Open {
     connection: Connection,
-    /// Closing it gives the lock back; after the connection.
-    _lock: Option<OwnedFd>,
+    /// Held until the store is dropped, if that was asked for. Closing it gives the lock back; after the connection.
+    lock: Option<OwnedFd>,
 }
 
 impl SqliteStore {
@@ -78,10 +82,9 @@ impl SqliteStore {
     /// Those of opening and reading the file.
     pub fn events(&mut self) -> Result<Vec<Event>, Error> {
         let path = self.path.clone();
-        let Some(open) = self.open()? else { return Ok(Vec::new()) };
+        let Some(connection) = self.connection()? else { return Ok(Vec::new()) };
         let read = || -> rusqlite::Result<Vec<Event>> {
-            let mut statement = open
-                .connection
+            let mut statement = connection
                 .prepare_cached("SELECT seconds, nanoseconds, what, key, owner, why FROM events ORDER BY id")?;
             let events = statement.query_map([], |row| {
                 Ok(Event {
@@ -100,65 +103,75 @@ impl SqliteStore {
         read().map_err(|error| trouble(&path, &error))
     }
 
-    /// None: there is no file, and none is to be made.
-    fn open(&mut self) -> Result<Option<&mut Open>, Error> {
+    /// None: there is no file, and none is made.
+    fn open(&mut self, make: bool) -> Result<Option<&Open>, Error> {
         if self.open.is_none() {
-            self.open = open(&self.path, &self.options)?;
+            self.open = open(&self.path, &self.options, make)?;
         }
-        Ok(self.open.as_mut())
+        Ok(self.open.as_ref())
     }
 
+    /// What reads use. None: there is no file.
     fn connection(&mut self) -> Result<Option<&Connection>, Error> {
-        Ok(self.open()?.map(|open| &open.connection))
+        Ok(self.open(false)?.map(|open| &open.connection))
     }
 }
 
-/// What a failure of SQLite means.
+/// What a failure of SQLite means. Lack of space and of working hardware may pass; rights and damage stay.
 fn trouble(path: &Path, error: &rusqlite::Error) -> Error {
     let path = path.display();
     let text = format!("{path}: {error}");
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             Error::Unavailable(format!("{path}: another process holds the store: {error}"))
         }
-        Some(ErrorCode::DiskFull) => Error::Unavailable(format!("{path}: no space left on device")),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => Error::Unavailable(text),
+        Some(ErrorCode::DiskFull) => Error::Unavailable(format!("{path}: {}", reason(Errno::NOSPC))),
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::CannotOpen
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::SchemaChanged,
+        ) => Error::Unavailable(text),
         Some(ErrorCode::ReadOnly) => Error::Denied(format!("{path}: the store cannot be written: {error}")),
         Some(ErrorCode::NotADatabase) => {
             Error::Denied(format!("{path} is no SQLite file: name another store, or move the file away"))
         }
         Some(ErrorCode::DatabaseCorrupt) => Error::Denied(format!(
-            "{path} is damaged ({error}): move it away and restore it from a copy, or rebuild it from the runtime's \
-             list of containers"
+            "{path} is damaged ({error}): move it away, with {path}-wal, and restore it from a copy"
         )),
         _ => Error::Denied(text),
     }
 }
 
-/// Makes the folder of the file if it is missing; only root gets in.
-fn make_folder(path: &Path) -> Result<(), Error> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
-        Trouble::new("mkdir", folder.to_string_lossy(), Errno::from_io_error(&error).unwrap_or(Errno::IO)).into()
-    })
+fn failed_file(operation: &'static str, path: &Path, error: &std::io::Error) -> Error {
+    Trouble::new(operation, path.to_string_lossy(), Errno::from_io_error(error).unwrap_or(Errno::IO)).into()
 }
 
-/// Refuses a file that somebody else could have prepared.
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file beside another, by what its name has more.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+/// Refuses a file that somebody else could have prepared, or could change. False: there is none.
 fn check_file(path: &Path) -> Result<bool, Error> {
     let meta = match std::fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            return Err(Trouble::new("stat", path.to_string_lossy(), errno).into());
-        }
+        Err(error) => return Err(failed_file("stat", path, &error)),
     };
     let shown = path.display();
     if !meta.is_file() {
         return Err(Error::Denied(format!("{shown} is no regular file: name another store")));
     }
-    let user = rustix::process::geteuid().as_raw();
-    if meta.uid() != user && meta.uid() != 0 {
+    if !is_trusted(meta.uid()) {
         return Err(Error::Denied(format!(
             "{shown} belongs to the user {}: it must be root's or this user's",
             meta.uid()
@@ -170,66 +183,125 @@ fn check_file(path: &Path) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn open(path: &Path, options: &Options) -> Result<Option<Open>, Error> {
-    let exists = check_file(path)?;
-    if !exists && !options.create {
-        return Ok(None);
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+/// Refuses a store whose folder lets others put files beside it that SQLite would take for its own.
+fn check_folder(path: &Path) -> Result<(), Error> {
+    const STICKY: u32 = 0o1000;
+    let folder = folder_of(path);
+    let meta = std::fs::metadata(folder).map_err(|error| failed_file("stat", folder, &error))?;
+    let mode = meta.permissions().mode();
+    let shown = folder.display();
+    if !is_trusted(meta.uid()) {
+        return Err(Error::Denied(format!(
+            "{shown}, the folder of the store, belongs to the user {}: it must be root's or this user's",
+            meta.uid()
+        )));
     }
-    if !exists {
+    if mode & 0o002 != 0 && mode & STICKY == 0 {
+        return Err(Error::Denied(format!("{shown}, the folder of the store, can be written by others: chmod o-w it")));
+    }
+    if mode & 0o022 != 0 {
+        for ending in COMPANIONS {
+            check_file(&beside(path, ending))?;
+        }
+    }
+    Ok(())
+}
+
+/// The files that SQLite keeps beside a database, and our lock.
+const COMPANIONS: &[&str] = &["-wal", "-shm", "-journal", ".lock"];
+
+/// Makes a missing folder; only its user gets in.
+fn make_folder(path: &Path) -> Result<(), Error> {
+    let folder = folder_of(path);
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| failed_file("mkdir", folder, &error))
+}
+
+/// Makes an empty file for its user alone, not even for a moment for others. The caller holds the lock.
+///
+/// It gets its name when it is closed: closing a file takes away all locks that SQLite has on it in this process.
+fn make_file(path: &Path) -> Result<(), Error> {
+    let new = beside(path, ".new");
+    // One that a killed process left.
+    let _ = std::fs::remove_file(&new);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    retry_on_intr(|| rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR))
+        .map_err(|errno| Error::from(Trouble::new("open", new.to_string_lossy(), errno)))?;
+    std::fs::rename(&new, path).map_err(|error| failed_file("rename", &new, &error))?;
+    // What is promised to outlive a power cut needs its name too. A folder that cannot be synced loses nothing but that.
+    let folder = folder_of(path);
+    for folder in [folder, folder_of(folder)] {
+        if let Ok(folder) = std::fs::File::open(folder) {
+            let _ = folder.sync_all();
+        }
+    }
+    Ok(())
+}
+
+/// Opens the file. None: there is none, and none is to be made.
+fn open(path: &Path, options: &Options, make: bool) -> Result<Option<Open>, Error> {
+    let found = check_file(path)?;
+    if !found {
+        if !make || !options.create {
+            return Ok(None);
+        }
         make_folder(path)?;
     }
-    let lock = if options.exclusive { Some(take_lock(path, options.lock_wait_max)?) } else { None };
-    let failed = |error: rusqlite::Error| trouble(path, &error);
-    if !exists {
-        // Made by us, so that it is never readable by others, not even for a moment.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        retry_on_intr(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
-            .map_err(|errno| Error::from(Trouble::new("open", path.to_string_lossy(), errno)))?;
+    check_folder(path)?;
+    let mut lock = if options.exclusive || !found { take_lock(path, options.lock_wait_max)? } else { None };
+    // Somebody may have made it while the lock was waited for.
+    if !found && !check_file(path)? {
+        make_file(path)?;
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let failed = |error: rusqlite::Error| trouble(path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    let busy = if options.exclusive { BUSY_WAIT_MAX.min(options.lock_wait_max) } else { BUSY_WAIT_MAX };
-    connection.busy_timeout(busy).map_err(failed)?;
-    // The log is moved into the file by size, not by each process that happens to be the last one.
+    connection.busy_timeout(BUSY_WAIT_MAX.min(options.lock_wait_max)).map_err(failed)?;
+    // The log is moved into the file by size ([`fold`]), not by each process that happens to be the last one.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    if !is_ready(&connection, path, MIGRATIONS)? {
+        if lock.is_none() {
+            lock = take_lock(path, options.lock_wait_max)?;
+        }
+        migrate(&connection, path, MIGRATIONS)?;
+    }
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    prepare(&connection, path)?;
-    Ok(Some(Open { connection, _lock: lock }))
+    connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(failed)?;
+    Ok(Some(Open { connection, lock: lock.filter(|_| options.exclusive) }))
 }
 
-fn take_lock(path: &Path, wait_max: Duration) -> Result<OwnedFd, Error> {
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
+/// Takes the lock of all writers. None: on a read-only file system there is none to be made, and no writer.
+fn take_lock(path: &Path, wait_max: Duration) -> Result<Option<OwnedFd>, Error> {
+    let lock_path = beside(path, ".lock");
     let shown = lock_path.to_string_lossy().into_owned();
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = retry_on_intr(|| rustix::fs::open(lock_path.as_os_str(), flags, Mode::RUSR | Mode::WUSR))
-        .map_err(|errno| Error::from(Trouble::new("open", shown.clone(), errno)))?;
-    lock::take(file, wait_max).map_err(|refused| match refused {
-        lock::Refused::TimedOut => Error::Unavailable(format!(
+    let file = match retry_on_intr(|| rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)) {
+        Ok(file) => file,
+        Err(Errno::ROFS) => return Ok(None),
+        Err(errno) => return Err(Trouble::new("open", shown, errno).into()),
+    };
+    match lock::take(file, wait_max) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(lock::Refused::TimedOut) => Err(Error::Unavailable(format!(
             "flock {shown}: still held by another process after {:.1} s",
             wait_max.as_secs_f64()
-        )),
-        lock::Refused::Failed(errno) => Trouble::new("flock", shown, errno).into(),
-    })
-}
-
-/// Sees to it that the file has the schema of this build.
-fn prepare(connection: &Connection, path: &Path) -> Result<(), Error> {
-    let failed = |error: rusqlite::Error| trouble(path, &error);
-    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    if pragma("application_id").map_err(failed)? == APPLICATION_ID
-        && pragma("user_version").map_err(failed)? == SCHEMA_VERSION
-    {
-        return Ok(());
+        ))),
+        Err(lock::Refused::Failed(errno)) => Err(Trouble::new("flock", shown, errno).into()),
     }
-    migrate(connection, path, MIGRATIONS)
 }
 
-/// The steps from each schema to the next: the first makes schema 1 from an empty file.
+/// The steps from each schema to the next: the first makes schema 1 from an empty file. A step is never changed once it
+/// was released. What stores derive from a value is part of the schema: where that changes, a step makes it anew.
 const MIGRATIONS: &[&str] = &["
-    CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE entries (key TEXT PRIMARY KEY, version INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE counter (version INTEGER NOT NULL);
     INSERT INTO counter VALUES (0);
     CREATE TABLE events (
@@ -238,42 +310,71 @@ const MIGRATIONS: &[&str] = &["
     CREATE TABLE tally (
         level INTEGER NOT NULL, first TEXT NOT NULL, keys INTEGER NOT NULL, parts INTEGER NOT NULL,
         PRIMARY KEY (level, first)) WITHOUT ROWID;
-    INSERT INTO tally VALUES (1, '', 0, 0), (2, '', 0, 1), (3, '', 0, 1);
+    INSERT INTO tally VALUES (1, '', 0, 0), (2, '', 0, 1), (3, '', 0, 1), (4, '', 0, 1);
 "];
 
-fn migrate(connection: &Connection, path: &Path, steps: &[&str]) -> Result<(), Error> {
-    let shown = path.display();
+/// Whether the file has the schema of this build. False: it is an older one, or an empty file.
+///
+/// # Errors
+/// [`Error::Denied`] if it is a newer one or no file of ours; nothing was changed then.
+fn is_ready(connection: &Connection, path: &Path, steps: &[&str]) -> Result<bool, Error> {
     let failed = |error: rusqlite::Error| trouble(path, &error);
-    let newest = i32::try_from(steps.len()).unwrap_or(i32::MAX);
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(failed)?;
-    let run = || -> Result<(), Error> {
-        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed);
-        // Read again, now that nobody else can migrate.
-        let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-        let tables: i64 =
-            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
-        if application != APPLICATION_ID && (application != 0 || tables > 0) {
-            return Err(Error::Denied(format!("{shown} is a SQLite file of another program: name another store")));
-        }
+    let shown = path.display();
+    let newest = newest(steps);
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed);
+    if pragma("application_id")? == APPLICATION_ID && pragma("user_version")? == newest {
+        return Ok(true);
+    }
+    // Again, all of one moment: somebody may be making the schema just now.
+    let _moment = connection.unchecked_transaction().map_err(failed)?;
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    if application == APPLICATION_ID {
         if version > newest {
             return Err(Error::Denied(format!(
                 "{shown} has schema {version}, made by a newer version; this one knows up to {newest}: upgrade, or \
                  name another store"
             )));
         }
-        for step in steps.iter().skip(usize::try_from(version).unwrap_or_default()) {
-            connection.execute_batch(step).map_err(failed)?;
-        }
-        connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-        connection.pragma_update(None, "user_version", newest).map_err(failed)
-    };
+        return Ok(version == newest);
+    }
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    if application != 0 || version != 0 || tables > 0 {
+        return Err(Error::Denied(format!("{shown} is a SQLite file of another program: name another store")));
+    }
+    Ok(false)
+}
+
+fn newest(steps: &[&str]) -> i32 {
+    i32::try_from(steps.len()).unwrap_or(i32::MAX)
+}
+
+/// Takes the steps that are missing, all in one transaction. The caller holds the lock.
+fn migrate(connection: &Connection, path: &Path, steps: &[&str]) -> Result<(), Error> {
+    let failed = |error: rusqlite::Error| trouble(path, &error);
+    // Somebody may have done it while the lock was waited for.
+    if is_ready(connection, path, steps)? {
+        return Ok(());
+    }
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(failed)?;
+    // Made once, and lost with the power it would be made again beside what was written into it since.
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-    let done = run().and_then(|()| connection.execute_batch("COMMIT").map_err(failed));
-    if done.is_err() {
+    let run = || -> rusqlite::Result<()> {
+        let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        for step in steps.iter().skip(usize::try_from(version).unwrap_or_default()) {
+            connection.execute_batch(step)?;
+        }
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        connection.pragma_update(None, "user_version", newest(steps))?;
+        connection.execute_batch("COMMIT")
+    };
+    let done = run();
+    if done.is_err() && !connection.is_autocommit() {
         // The first error is the one to tell.
         let _ = connection.execute_batch("ROLLBACK");
     }
-    done
+    done.map_err(failed)
 }
 
 fn version(number: i64) -> Version {
@@ -312,9 +413,10 @@ impl Kept for Raw<'_> {
             let mut update =
                 self.connection.prepare_cached("UPDATE entries SET value = ?2, version = ?3 WHERE key = ?1")?;
             if update.execute(params![key, value, self.version])? == 0 {
-                let mut insert = self.connection.prepare_cached("INSERT INTO entries VALUES (?1, ?2, ?3)")?;
+                let mut insert =
+                    self.connection.prepare_cached("INSERT INTO entries (key, value, version) VALUES (?1, ?2, ?3)")?;
                 insert.execute(params![key, value, self.version])?;
-                tally::added(self.connection, key)?;
+                Tally::new(self.connection).added(key)?;
             }
             Ok(())
         };
@@ -325,7 +427,7 @@ impl Kept for Raw<'_> {
         let write = || -> rusqlite::Result<()> {
             let mut delete = self.connection.prepare_cached("DELETE FROM entries WHERE key = ?1")?;
             if delete.execute([key])? > 0 {
-                tally::removed(self.connection, key)?;
+                Tally::new(self.connection).removed(key)?;
             }
             Ok(())
         };
@@ -333,10 +435,52 @@ impl Kept for Raw<'_> {
     }
 }
 
-fn commit(open: &Open, path: &Path, batch: &[Write], kinds: &[Kind], journal: &[Event]) -> Result<Vec<Version>, Error> {
-    let connection = &open.connection;
+/// Runs a transaction and commits it; whatever fails, nothing of it stays open.
+fn transact<T>(
+    connection: &Connection,
+    path: &Path,
+    durability: Durability,
+    run: impl FnOnce(&mut Raw<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if durability == Durability::Power {
+        connection.pragma_update(None, "synchronous", "FULL").map_err(|error| trouble(path, &error))?;
+        let done = transact(connection, path, Durability::Process, run);
+        // A connection that syncs more than it must is slow and right.
+        let _ = connection.pragma_update(None, "synchronous", "NORMAL");
+        return done;
+    }
+    let execute = |sql: &str| connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop);
+    execute("BEGIN IMMEDIATE").map_err(|error| trouble(path, &error))?;
+    let done = run(&mut Raw { connection, path, version: 0 }).and_then(|done| match execute("COMMIT") {
+        Ok(()) => Ok(done),
+        // The end of the log may have been written and not synced: what the next writer or the next recovery sees decides.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => Err(Error::UnknownOutcome),
+        Err(error) => Err(trouble(path, &error)),
+    });
+    if done.is_err() && !connection.is_autocommit() {
+        // The first error is the one to tell.
+        let _ = execute("ROLLBACK");
+    }
+    done
+}
+
+/// Moves a long log into the file and begins it anew. SQLite's own way would go on with the same log: which part of it is in
+/// the file is known only as long as somebody has the store open, and among short-lived processes nobody has.
+///
+/// A failure is that of the next one too, and of nobody's commit. Readers are not waited for.
+fn fold(connection: &Connection, path: &Path, busy_wait: Duration) {
+    if !std::fs::metadata(beside(path, "-wal")).is_ok_and(|meta| meta.len() >= LOG_BYTES_MAX) {
+        return;
+    }
+    let _ = connection.busy_timeout(Duration::ZERO);
+    let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    let _ = connection.busy_timeout(busy_wait);
+}
+
+/// Without writes it asks whether one could succeed: so the counter alone moves.
+fn commit(raw: &mut Raw<'_>, batch: &[Write], kinds: &[Kind], journal: &[Event]) -> Result<Vec<Version>, Error> {
+    let (connection, path) = (raw.connection, raw.path);
     let failed = |error: rusqlite::Error| trouble(path, &error);
-    let mut raw = Raw { connection, path, version: 0 };
     let mut conflicts = Vec::new();
     for write in batch {
         let have = raw.version_of(&write.key).map_err(failed)?.map(version);
@@ -357,7 +501,7 @@ fn commit(open: &Open, path: &Path, batch: &[Write], kinds: &[Kind], journal: &[
         .map_err(failed)?;
     let mut versions = Vec::with_capacity(batch.len());
     for (write, kind) in batch.iter().zip(kinds) {
-        apply(&mut raw, write, kind)?;
+        apply(raw, write, kind)?;
         versions.push(match (&write.action, &write.expected) {
             (Action::Check, Expected::At(version)) => version.clone(),
             (Action::Put(_), _) => version(raw.version),
@@ -397,11 +541,11 @@ impl Store for SqliteStore {
         let path = self.path.clone();
         let Some(connection) = self.connection()? else { return Ok(vec![None; keys.len()]) };
         let read = || -> rusqlite::Result<Vec<Option<Entry>>> {
-            let mut statement = connection.prepare_cached("SELECT value, version FROM entries WHERE key = ?1")?;
+            let mut statement = connection.prepare_cached("SELECT version, value FROM entries WHERE key = ?1")?;
             let mut entries = Vec::with_capacity(keys.len());
             for key in keys {
                 let found = statement.query_row([key], |row| {
-                    Ok(Entry { key: key.clone(), value: row.get(0)?, version: version(row.get(1)?) })
+                    Ok(Entry { key: key.clone(), version: version(row.get(0)?), value: row.get(1)? })
                 });
                 entries.push(found.optional()?);
             }
@@ -423,7 +567,7 @@ impl Store for SqliteStore {
         let from = from.unwrap_or(prefix).max(prefix);
         let read = || -> rusqlite::Result<Page> {
             let mut statement =
-                connection.prepare_cached("SELECT key, value, version FROM entries WHERE key >= ?1 ORDER BY key")?;
+                connection.prepare_cached("SELECT key, version, value FROM entries WHERE key >= ?1 ORDER BY key")?;
             let mut rows = statement.query([from])?;
             let mut page = Page::default();
             let mut bytes = 0;
@@ -436,9 +580,9 @@ impl Store for SqliteStore {
                     page.next = Some(key);
                     break;
                 }
-                let value = if keys_only { Vec::new() } else { row.get(1)? };
+                let value = if keys_only { Vec::new() } else { row.get(2)? };
                 bytes += key.len() + value.len();
-                page.entries.push(Entry { key, value, version: version(row.get(2)?) });
+                page.entries.push(Entry { key, value, version: version(row.get(1)?) });
             }
             Ok(page)
         };
@@ -457,8 +601,9 @@ impl Store for SqliteStore {
         let read = || -> rusqlite::Result<i64> {
             // Both ranks of one moment.
             let transaction = connection.unchecked_transaction()?;
-            let end = tally::rank(connection, until.as_deref())?;
-            let start = tally::rank(connection, Some(from))?;
+            let tally = Tally::new(connection);
+            let end = tally.rank(until.as_deref())?;
+            let start = tally.rank(Some(from))?;
             transaction.finish()?;
             Ok(end - start)
         };
@@ -480,41 +625,15 @@ impl Store for SqliteStore {
         if bytes > COMMIT_BYTES_MAX {
             return Err(Error::TooLarge);
         }
-        let path = self.path.clone();
-        let Some(open) = self.open()? else {
+        let (path, lock_wait_max) = (self.path.clone(), self.options.lock_wait_max);
+        let Some(open) = self.open(true)? else {
             return Err(Error::Denied(format!("{}: there is no such store", path.display())));
         };
         let connection = &open.connection;
-        let failed = |error: rusqlite::Error| trouble(&path, &error);
-        if durability == Durability::Power {
-            connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        }
-        let done = (|| {
-            connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
-            let done = commit(open, &path, batch, &kinds, journal).and_then(|versions| {
-                // An empty batch asks whether a write could succeed: so one is made and taken back.
-                if batch.is_empty() && journal.is_empty() {
-                    connection.execute_batch("ROLLBACK").map_err(failed)?;
-                    return Ok(versions);
-                }
-                match connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])) {
-                    Ok(_) => Ok(versions),
-                    // The log may have been written and not synced: what the next process sees decides.
-                    Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
-                        Err(Error::UnknownOutcome)
-                    }
-                    Err(error) => Err(failed(error)),
-                }
-            });
-            if done.is_err() && !connection.is_autocommit() {
-                // The first error is the one to tell.
-                let _ = connection.execute_batch("ROLLBACK");
-            }
-            done
-        })();
-        if durability == Durability::Power {
-            // A connection that syncs more than it must is slow and right.
-            let _ = connection.pragma_update(None, "synchronous", "NORMAL");
+        let _lock = if open.lock.is_none() { take_lock(&path, lock_wait_max)? } else { None };
+        let done = transact(connection, &path, durability, |raw| commit(raw, batch, &kinds, journal));
+        if done.is_ok() {
+            fold(connection, &path, BUSY_WAIT_MAX.min(lock_wait_max));
         }
         done
     }
@@ -527,6 +646,26 @@ impl Store for SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_commit_syncs_the_log_only_if_it_must_outlive_a_power_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ipam.db");
+        let options = Options { exclusive: true, lock_wait_max: Duration::from_secs(5), create: true };
+        let open = open(&path, &options, true).unwrap().unwrap();
+        let level = || open.connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i32>(0)).unwrap();
+        let (normal, full) = (1, 2);
+        for (durability, wanted) in [(Durability::Power, full), (Durability::Process, normal)] {
+            let done = transact(&open.connection, &path, durability, |_| Ok(level()));
+            assert_eq!(done, Ok(wanted), "{durability:?}");
+            assert_eq!(level(), normal);
+            let refused = transact(&open.connection, &path, durability, |_| Err::<(), _>(Error::TooLarge));
+            assert_eq!((refused, level()), (Err(Error::TooLarge), normal));
+            assert!(open.connection.is_autocommit(), "nothing stays open");
+        }
+        let mode: String = open.connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        assert_eq!(mode, "wal");
+    }
 
     #[test]
     fn schemas_are_migrated_step_by_step_and_newer_ones_refused() {

@@ -5,6 +5,7 @@ use plat_core::net::Address;
 use plat_core::network::{Keys, Place, Record};
 use plat_core::store::{Action, Durability, Entry, Error, Event, Expected, Page, Store, Version, Write};
 use plat_stores::directory::{DirectoryStore, Options};
+use plat_stores::sqlite::{self, SqliteStore};
 use std::path::{Path, PathBuf};
 
 pub(crate) const NETWORK: &str = "net";
@@ -118,6 +119,53 @@ impl Store for Reopening {
     }
     fn atomic_writes(&mut self) -> u32 {
         self.call(DirectoryStore::atomic_writes)
+    }
+}
+
+pub(crate) fn sqlite_options(exclusive: bool) -> sqlite::Options {
+    sqlite::Options { exclusive, lock_wait_max: std::time::Duration::from_secs(60), create: true }
+}
+
+/// The store in the file `ipam.db` of a folder, as a CNI call opens it.
+pub(crate) fn open_sqlite(folder: &Path) -> SqliteStore {
+    SqliteStore::new(folder.join("ipam.db"), sqlite_options(true))
+}
+
+/// Opens the SQLite file anew for each call; by turns with and without the lock for the whole call.
+pub(crate) struct ReopeningSqlite {
+    pub(crate) folder: PathBuf,
+    pub(crate) calls: u32,
+}
+
+impl ReopeningSqlite {
+    fn open(&mut self) -> SqliteStore {
+        self.calls += 1;
+        SqliteStore::new(self.folder.join("ipam.db"), sqlite_options(self.calls.is_multiple_of(2)))
+    }
+}
+
+impl Store for ReopeningSqlite {
+    fn read(&mut self, keys: &[String], fresh: bool) -> Result<Vec<Option<Entry>>, Error> {
+        self.open().read(keys, fresh)
+    }
+    fn scan(
+        &mut self,
+        prefix: &str,
+        from: Option<&str>,
+        limit: u32,
+        keys_only: bool,
+        fresh: bool,
+    ) -> Result<Page, Error> {
+        self.open().scan(prefix, from, limit, keys_only, fresh)
+    }
+    fn count(&mut self, prefix: &str, from: Option<&str>, until: Option<&str>, fresh: bool) -> Result<u64, Error> {
+        self.open().count(prefix, from, until, fresh)
+    }
+    fn commit(&mut self, batch: &[Write], journal: &[Event], durability: Durability) -> Result<Vec<Version>, Error> {
+        self.open().commit(batch, journal, durability)
+    }
+    fn atomic_writes(&mut self) -> u32 {
+        self.open().atomic_writes()
     }
 }
 
