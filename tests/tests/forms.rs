@@ -1,14 +1,20 @@
 //! The three forms of the core (compiled natively, the component as native code, the component interpreted) give the
-//! same replies and leave the same bytes in the store, on the same 5,000 calls.
+//! same replies and leave the same bytes in the store, on the same 5,000 calls; so do the typed operations.
 #![allow(missing_docs, reason = "a test has no users")]
 
 mod embedded;
 
 use plat_core::clock::{Clock, Instant};
 use plat_core::cni::{self, Reply, Request};
+use plat_core::ipam::{
+    self, AffinityRelease, Assignment, Attributes, BlockDemand, Edges, Granted, Holder, OwnerChange, Release,
+    SlotChange, SlotPrecondition, Specific, Use,
+};
+use plat_core::net::{Address, Family, Prefix};
 use plat_core::network::{Keys, Place, Record};
+use plat_core::resources::{self, Kind, Mode};
 use plat_core::store::{Action, Durability, Expected, Store as _, Write};
-use plat_runtime::Core;
+use plat_runtime::{CallError, Core, Instance, Settings};
 use plat_stores::memory::MemoryStore;
 use plat_tests::random::{self, Random};
 use serde_json::{Value, json};
@@ -217,4 +223,334 @@ fn agree(mut native_store: MemoryStore, stream: u64) {
         "{CALLS} calls, {succeeded} of them with an address or a version, {given_of_blocks} with an address of a block: \
          equal in all forms"
     );
+}
+
+/// Rounds of typed operations on one store.
+const ROUNDS: usize = 400;
+
+/// The three forms on typed operations, each with a store of its own.
+struct Forms {
+    native: MemoryStore,
+    components: [(Instance<'static>, MemoryStore); 2],
+    settings: Settings,
+    clock: Fixed,
+    /// How to get the trace again.
+    context: String,
+}
+
+impl Forms {
+    fn new(store: &MemoryStore) -> Self {
+        let of = |core: &'static Core| (core.instance(), store.clone());
+        Self {
+            native: store.clone(),
+            components: [of(Core::embedded().expect("the core")), of(Core::interpreted().expect("the core"))],
+            settings: Settings::new("a test"),
+            clock: Fixed { seconds: 1_790_000_000, boot: None },
+            context: String::new(),
+        }
+    }
+
+    /// Runs an operation in all forms; they must agree on the answer, the store and the fuel.
+    fn agree<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        what: &str,
+        native: impl FnOnce(&mut ipam::Call<'_>) -> T,
+        component: impl Fn(&mut Instance<'_>, &Settings, &mut MemoryStore, &mut Fixed) -> Result<T, CallError>,
+    ) -> T {
+        let context = format!("{}, {what}", self.context);
+        let mut clock = self.clock.clone();
+        let answer = native(&mut ipam::Call {
+            store: &mut self.native,
+            clock: &mut clock,
+            deadline_ms: self.settings.deadline_ms,
+            attempt: self.settings.attempt,
+            why: &self.settings.why,
+        });
+        let mut fuel = Vec::new();
+        for (instance, store) in &mut self.components {
+            let found = component(instance, &self.settings, store, &mut self.clock.clone());
+            assert_eq!(found.expect("an answer"), answer, "{context}");
+            assert_eq!(store.dump(), self.native.dump(), "{context}");
+            assert!(store.events().eq(self.native.events()), "{context}: the journals differ");
+            fuel.push(instance.fuel_left().expect("an instance that answered"));
+        }
+        assert_eq!(fuel[0], fuel[1], "{context}: fuel of native and interpreted code");
+        answer
+    }
+}
+
+/// Runs an operation that takes items in all forms.
+macro_rules! agree {
+    ($forms:ident, $name:ident, $items:expr) => {
+        agree!($forms, $name, $items, ipam::$name)
+    };
+    ($forms:ident, $name:ident, $items:expr, $native:path) => {{
+        let items = $items;
+        $forms.agree(
+            &format!("{} {items:?}", stringify!($name)),
+            |call| $native(call, &items),
+            |instance, settings, store, clock| instance.$name(settings, &items, store, clock),
+        )
+    }};
+}
+
+const NODES: [&str; 4] = ["n1", "n2", "a node/with ugly%characters", "n4"];
+
+fn holder(random: &mut Random) -> Holder {
+    if random.percent(10) {
+        return Holder::Virtual("load-balancer".into());
+    }
+    Holder::Host((*random.pick(&NODES)).into())
+}
+
+fn attributes(random: &mut Random) -> Attributes {
+    let mut attributes = Attributes::new();
+    if random.percent(80) {
+        attributes.insert("namespace".into(), (*random.pick(&["default", "kube-system"])).into());
+        attributes.insert("pod".into(), format!("pod-{}", random.below(20)));
+    }
+    attributes
+}
+
+fn handle(random: &mut Random) -> String {
+    format!("net.c{}", random.below(40))
+}
+
+fn edges(random: &mut Random) -> Option<Edges> {
+    random.percent(5).then(|| Edges { first: 2, last: 1, handle: "windows".into(), note: "kept".into() })
+}
+
+fn assignment(random: &mut Random) -> Assignment {
+    let (v4, v6) = *random.pick(&[(1, 0), (1, 0), (0, 1), (1, 1), (3, 0), (0, 2), (40, 0), (0, 0)]);
+    let mut item = Assignment::new(holder(random), v4, v6);
+    item.handle = random.percent(90).then(|| handle(random));
+    item.attributes = attributes(random);
+    item.purpose = *random.pick(&[Use::Workload, Use::Workload, Use::Workload, Use::Tunnel, Use::LoadBalancer]);
+    item.per_handle_max = random.percent(30).then(|| random.below(3) as u32);
+    item.namespace = random.percent(30).then(|| "default".into());
+    item.v4_pools =
+        if random.percent(15) { vec![(*random.pick(&["small", "10.9.0.0/28", "none"])).into()] } else { vec![] };
+    item.blocks_max = random.percent(10).then_some(2);
+    item.addresses_max = random.percent(10).then_some(5);
+    item.v4_edges = edges(random);
+    item.avoid = if random.percent(20) { vec![address(random)] } else { vec![] };
+    item.avoid_pool_edges = random.percent(20);
+    item.partial = random.percent(20);
+    item
+}
+
+fn address(random: &mut Random) -> Address {
+    let text = match random.below(4) {
+        0 => format!("10.9.0.{}", random.below(20)),
+        1 => format!("10.8.0.{}", random.below(256)),
+        2 => format!("fd00:8::{:x}", random.below(40)),
+        _ => "192.0.2.1".to_owned(),
+    };
+    Address::parse(&text).expect("an address")
+}
+
+fn prefix(random: &mut Random) -> Prefix {
+    let prefixes =
+        ["10.9.0.0/28", "10.9.0.0/30", "10.8.0.0/27", "10.8.0.64/26", "fd00:8::/122", "fd00:8::/120", "0.0.0.0/0"];
+    Prefix::parse(prefixes[random.below(prefixes.len())]).expect("a prefix")
+}
+
+fn documents(random: &mut Random) -> Vec<Vec<u8>> {
+    let v3 = "projectcalico.org/v3";
+    let pool =
+        |name: &str, spec: Value| json!({"kind": "IPPool", "apiVersion": v3, "metadata": {"name": name}, "spec": spec});
+    let choices = [
+        pool("small", json!({"cidr": "10.9.0.0/28", "blockSize": 30, "allowedUses": ["Workload", "LoadBalancer"]})),
+        pool("small", json!({"cidr": "10.9.0.0/28", "blockSize": 30, "disabled": true})),
+        pool("v4", json!({"cidr": "10.8.0.0/24", "blockSize": 27, "nodeSelector": "all()"})),
+        pool("v6", json!({"cidr": "fd00:8::/120", "blockSize": 124})),
+        pool("overlapping", json!({"cidr": "10.8.0.0/25"})),
+        pool("ill", json!({"cidr": "10.7.0.0/33", "blocksize": 26})),
+        json!({"kind": "IPReservation", "apiVersion": v3, "metadata": {"name": "r"}, "spec": {"reservedCIDRs": ["10.8.0.3/32", "10.8.0.32/27"]}}),
+        json!({"kind": "IPAMConfiguration", "apiVersion": v3, "metadata": {"name": "default"},
+               "spec": {"strictAffinity": random.percent(50), "autoAllocateBlocks": true, "maxBlocksPerHost": random.below(4)}}),
+        json!({"kind": "IPAMConfiguration", "apiVersion": v3, "metadata": {"name": "default"},
+               "spec": {"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 30}}),
+    ];
+    let mut documents = vec![serde_json::to_vec(random.pick(&choices)).expect("JSON")];
+    if random.percent(5) {
+        documents.push(b"{\"kind\": ".to_vec());
+    }
+    documents
+}
+
+/// One random operation; says how many addresses it gave.
+fn operate(forms: &mut Forms, random: &mut Random, granted: &mut Vec<(Address, u64)>) -> usize {
+    let some = |random: &mut Random| 1 + random.below(3);
+    let mut given = 0;
+    match random.below(20) {
+        0..7 => {
+            let items: Vec<_> = (0..some(random)).map(|_| assignment(random)).collect();
+            let answers: Vec<Granted> = agree!(forms, assign, items);
+            for grant in answers.iter().flat_map(|answer| &answer.grants) {
+                granted.push((grant.address, grant.sequence));
+                given += 1;
+            }
+            for answer in answers.iter().filter(|answer| answer.failed.is_some()) {
+                for (instance, _) in &mut forms.components {
+                    assert_eq!(instance.explanation(answer).expect("a text"), ipam::text(answer));
+                }
+            }
+        }
+        7 => {
+            let item = |random: &mut Random| Specific {
+                address: address(random),
+                handle: random.percent(80).then(|| handle(random)),
+                holder: holder(random),
+                purpose: random.percent(50).then_some(Use::Workload),
+                attributes: attributes(random),
+                per_handle_max: random.percent(20).then_some(1),
+                edges: edges(random),
+            };
+            let items: Vec<_> = (0..some(random)).map(|_| item(random)).collect();
+            given += agree!(forms, assign_ip, items).iter().filter(|answer| answer.is_ok()).count();
+        }
+        8 | 9 => {
+            let item = |random: &mut Random, granted: &[(Address, u64)]| {
+                let (address, sequence) =
+                    if granted.is_empty() || random.percent(10) { (address(random), 7) } else { *random.pick(granted) };
+                Release {
+                    address,
+                    handle: random.percent(10).then(|| handle(random)),
+                    sequence: random.percent(40).then_some(sequence),
+                }
+            };
+            let items: Vec<_> = (0..some(random)).map(|_| item(random, granted)).collect();
+            agree!(forms, release, items);
+        }
+        10 => {
+            let items: Vec<_> = (0..some(random)).map(|_| handle(random)).collect();
+            agree!(forms, release_by_handle, items);
+        }
+        11 => {
+            let items: Vec<_> = (0..some(random)).map(|_| handle(random)).collect();
+            agree!(forms, addresses_by_handle, items);
+        }
+        12 => {
+            let change = |random: &mut Random| match random.below(3) {
+                0 => SlotChange::Keep,
+                1 => SlotChange::Clear,
+                _ => SlotChange::Set(attributes(random)),
+            };
+            let must = |random: &mut Random| match random.below(4) {
+                0 => SlotPrecondition::Empty,
+                1 => SlotPrecondition::OwnedBy { namespace: "default".into(), pod: "pod-1".into() },
+                _ => SlotPrecondition::Any,
+            };
+            let address = granted.last().map_or_else(|| address(random), |(address, _)| *address);
+            let items = vec![OwnerChange {
+                address,
+                handle: handle(random),
+                active: change(random),
+                alternate: change(random),
+                active_must_be: must(random),
+                alternate_must_be: must(random),
+            }];
+            agree!(forms, set_owner_attributes, items);
+        }
+        13 => {
+            let items = vec![(holder(random), prefix(random))];
+            agree!(forms, claim_affinities, items);
+        }
+        14 => {
+            let items = vec![AffinityRelease {
+                holder: random.percent(80).then(|| holder(random)),
+                within: random.percent(80).then(|| prefix(random)),
+                must_be_empty: random.percent(50),
+                sequence: random.percent(10).then_some(3),
+            }];
+            agree!(forms, release_affinities, items);
+        }
+        15 => {
+            let family = *random.pick(&[Family::V4, Family::V6]);
+            let items = vec![BlockDemand { holder: holder(random), family, pools: vec![], edges: edges(random) }];
+            agree!(forms, ensure_block, items);
+        }
+        16 if random.percent(30) => {
+            let items = vec![holder(random)];
+            agree!(forms, remove_host, items);
+        }
+        16 | 17 => {
+            let pools: Vec<String> = if random.percent(50) { vec![] } else { vec!["small".into()] };
+            agree!(forms, utilization, pools).expect("a store that answers");
+            let items: Vec<_> = (0..some(random)).map(|_| address(random)).collect();
+            agree!(forms, holders, items, ipam::held);
+            let items = vec![assignment(random)];
+            agree!(forms, explain, items);
+        }
+        18 => {
+            let documents = documents(random);
+            let (mode, is_dry) =
+                (*random.pick(&[Mode::Apply, Mode::Apply, Mode::Create, Mode::Update]), random.percent(20));
+            forms.agree(
+                &format!("apply {documents:?}"),
+                |call| resources::apply_bytes(call, &documents, mode, is_dry),
+                |instance, settings, store, clock| instance.apply(settings, &documents, mode, is_dry, store, clock),
+            );
+        }
+        _ => {
+            let kind = *random.pick(&[Kind::Pool, Kind::Reservation, Kind::Configuration]);
+            let name = *random.pick(&["small", "v4", "r", "default", "none"]);
+            forms
+                .agree(
+                    &format!("get {name}"),
+                    |call| resources::get(call, kind, name),
+                    |instance, settings, store, clock| instance.resource(settings, kind, name, store, clock),
+                )
+                .expect("a store that answers");
+            forms
+                .agree(
+                    "list",
+                    |call| resources::list(call, kind),
+                    |instance, settings, store, clock| instance.resources(settings, kind, store, clock),
+                )
+                .expect("a store that answers");
+            let (force, is_dry) = (random.percent(20), random.percent(70));
+            forms.agree(
+                &format!("delete {name}"),
+                |call| resources::delete(call, kind, name, force, is_dry),
+                |instance, settings, store, clock| instance.delete(settings, kind, name, force, is_dry, store, clock),
+            );
+        }
+    }
+    given
+}
+
+/// On a store that commits many keys at once and on one that commits single keys.
+#[test]
+fn all_forms_agree_on_typed_operations() {
+    let seed = random::seed(2026);
+    for (number, atomic_writes) in [(1, 1), (2, 3), (3, 1 << 16)] {
+        let mut random = Random::new(seed, number);
+        let mut forms = Forms::new(&MemoryStore::with_atomic_writes(atomic_writes));
+        let (mut granted, mut given) = (Vec::new(), 0);
+        let pools: Vec<Vec<u8>> =
+            [("v4", "10.8.0.0/24", 27), ("v6", "fd00:8::/120", 124), ("small", "10.9.0.0/28", 30)]
+                .map(|(name, cidr, length)| {
+                    json!({"kind": "IPPool", "apiVersion": "projectcalico.org/v3", "metadata": {"name": name},
+                       "spec": {"cidr": cidr, "blockSize": length}})
+                })
+                .iter()
+                .map(|pool| serde_json::to_vec(pool).expect("JSON"))
+                .collect();
+        let outcomes = forms.agree(
+            "the pools",
+            |call| resources::apply_bytes(call, &pools, Mode::Create, false),
+            |instance, settings, store, clock| instance.apply(settings, &pools, Mode::Create, false, store, clock),
+        );
+        assert!(outcomes.iter().all(|outcome| outcome.done.is_ok()), "{outcomes:?}");
+        for round in 0..ROUNDS {
+            forms.context = format!("seed {seed}, {atomic_writes} atomic writes, round {round}");
+            forms.clock.seconds += random.below(20) as u64;
+            forms.settings.attempt = random.below(3) as u32;
+            given += operate(&mut forms, &mut random, &mut granted);
+        }
+        assert!(given > ROUNDS / 5, "only {given} addresses were given: the traces are worthless");
+        println!("{atomic_writes} atomic writes: {ROUNDS} operations, {given} addresses: equal in all forms");
+    }
 }
