@@ -12,6 +12,7 @@ use std::path::Path;
 
 const NOW: Instant = Instant { seconds: 1_788_256_800, nanoseconds: 0 };
 
+#[allow(clippy::disallowed_methods, reason = "a test may read and write its files")]
 fn golden(name: &str, have: &[u8]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.json"));
     let have = format!("{}\n", String::from_utf8(have.to_vec()).unwrap());
@@ -84,7 +85,8 @@ fn names_that_are_too_long_are_cut_and_stay_apart() {
     let (one, other) = (name(&"a".repeat(241)), name(&"a".repeat(242)));
     assert_eq!((one.len(), other.len()), (253, 253));
     assert_ne!(one, other);
-    assert!(one.starts_with(&format!("{}-10-0-0-0-26-", "a".repeat(229))), "{one}");
+    // The hash was computed by another implementation.
+    assert_eq!(one, format!("{}-10-0-0-0-26-a013c17f113", "a".repeat(229)));
     let v6 = Dialect::CrdV1.name_of(&block_key(prefix("fd00:10:96::/122")));
     assert_eq!(v6.as_deref(), Some("fd00-10-96---122"));
 }

@@ -115,16 +115,7 @@ impl<'s, 'a> Session<'s, 'a> {
     pub(super) fn new(call: &'s mut Call<'a>) -> Self {
         let now = call.clock.now();
         let writes_max = usize::try_from(call.store.atomic_writes()).unwrap_or(usize::MAX).max(1);
-        Self {
-            call,
-            now,
-            writes_max,
-            is_wary: false,
-            is_beaten: false,
-            configuration: None,
-            world: None,
-            labels: BTreeMap::new(),
-        }
+        Self { call, now, writes_max, is_wary: false, is_beaten: false, configuration: None, world: None, labels: BTreeMap::new() }
     }
 
     /// Whether an address and what points to it are written in one commit.

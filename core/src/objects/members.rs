@@ -157,7 +157,7 @@ impl Envelope {
     }
 
     /// Reads an object, and gives its `spec` as text.
-    pub(crate) fn parse<'v>(value: &'v [u8]) -> Result<(Self, &'v RawValue), Unreadable> {
+    pub(crate) fn parse(value: &[u8]) -> Result<(Self, &RawValue), Unreadable> {
         struct Reader<'v>(std::marker::PhantomData<&'v ()>);
         impl<'de: 'v, 'v> Visitor<'de> for Reader<'v> {
             type Value = (Members, usize, Option<&'v RawValue>);
