@@ -1,7 +1,7 @@
 //! An affinity: that a holder claims a block, and how far the claim is (`calico.md` 1.4, 2.5).
 
+use super::Holder;
 use super::members::{Envelope, Members, Unreadable};
-use super::{Holder, dialect_name};
 use crate::clock::Instant;
 use crate::net::{Family, Prefix};
 
@@ -37,12 +37,13 @@ pub struct Affinity {
 impl Affinity {
     /// A claim of a block by a holder.
     pub fn new(holder: &Holder, block: Prefix, state: State, now: Instant) -> Self {
-        let name = format!("{}-{}", holder.name(), dialect_name(block));
+        let name = super::dialect::affinity_name(holder, block);
         let version = match block.family() {
             Family::V4 => "4",
             Family::V6 => "6",
         };
         let labels = [
+            ("projectcalico.org/hostname-hash", super::dialect::name_hash(holder.name())),
             ("projectcalico.org/affinity-type", holder.kind().to_owned()),
             ("projectcalico.org/ip-version", version.to_owned()),
         ];

@@ -27,15 +27,22 @@ struct Attribute {
     rest: Members,
 }
 
-fn text(value: Option<&RawValue>) -> Option<&str> {
-    value.map(RawValue::get)
+/// Whether two owners are the same, however they are written: others escape and space differently.
+fn is_same_owner(one: Option<&RawValue>, other: Option<&RawValue>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let read = |value: &RawValue| serde_json::from_str::<Attributes>(value.get()).ok();
+            one.get() == other.get() || read(one).is_some_and(|one| Some(one) == read(other))
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 impl PartialEq for Attribute {
     fn eq(&self, other: &Self) -> bool {
         self.handle == other.handle
-            && text(self.active.as_deref()) == text(other.active.as_deref())
-            && text(self.alternate.as_deref()) == text(other.alternate.as_deref())
+            && is_same_owner(self.active.as_deref(), other.active.as_deref())
+            && is_same_owner(self.alternate.as_deref(), other.alternate.as_deref())
             && self.released_at == other.released_at
             && self.rest == other.rest
     }
@@ -202,22 +209,23 @@ impl Block {
     pub fn glance(value: &[u8]) -> Option<Glance> {
         let (_, spec) = Envelope::parse(value).ok()?;
         let spec: GlanceSpec = serde_json::from_str(spec.get()).ok()?;
+        let (unallocated, attributes) = (spec.unallocated.unwrap_or_default(), spec.attributes.unwrap_or_default());
         let cooling_since = |index: &u32| {
-            let attribute: &GlanceAttribute = spec.attributes.get(*index as usize)?;
+            let attribute: &GlanceAttribute = attributes.get(*index as usize)?;
             attribute.released_at.as_deref().map(|text| time::parse(text).unwrap_or(i64::MAX))
         };
-        let mut room = super::keys::Room { free: u32::try_from(spec.unallocated.len()).ok()?, ..Default::default() };
+        let mut room = super::keys::Room { free: u32::try_from(unallocated.len()).ok()?, ..Default::default() };
         let mut is_empty = true;
         for index in spec.allocations.iter().flatten() {
             if let Some(since) = cooling_since(index) {
                 room.cooling += 1;
                 room.coolest = Some(room.coolest.map_or(since, |coolest| coolest.min(since)));
             }
-            let handle = spec.attributes.get(*index as usize).and_then(|attribute| attribute.handle_id.as_deref());
+            let handle = attributes.get(*index as usize).and_then(|attribute| attribute.handle_id.as_deref());
             is_empty &= handle.is_some_and(is_windows);
         }
         Some(Glance {
-            holder: spec.affinity.as_deref().and_then(Holder::parse),
+            holder: affinity_of(spec.affinity, spec.host).as_deref().and_then(Holder::parse),
             claimed: spec.claim_time.as_deref().and_then(time::parse),
             room,
             is_empty,
@@ -514,6 +522,11 @@ fn time_text(now: Instant) -> String {
     time::to_text(i64::try_from(now.seconds).unwrap_or(i64::MAX))
 }
 
+/// Who holds a block, as written; the first versions had the name of a host alone, as `hostAffinity` (`calico.md` 1.4).
+fn affinity_of(affinity: Option<String>, host: Option<String>) -> Option<String> {
+    affinity.or_else(|| host.filter(|host| !host.is_empty()).map(|host| Holder::Host(host).to_string()))
+}
+
 /// The spec of a block as it is read.
 #[derive(Default)]
 struct Spec {
@@ -542,25 +555,28 @@ impl<'de> Deserialize<'de> for Spec {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Spec, A::Error> {
                 let mut spec = Spec::default();
+                let mut host: Option<String> = None;
                 while let Some(Name(name)) = map.next_key()? {
                     match name.as_ref() {
-                        "cidr" => spec.cidr = map.next_value()?,
+                        "cidr" => spec.cidr = map.next_value::<Option<_>>()?.unwrap_or_default(),
                         "affinity" => spec.affinity = map.next_value()?,
+                        "hostAffinity" => host = map.next_value()?,
                         "affinityClaimTime" => spec.claim_time = map.next_value()?,
                         // Go writes an empty slice that was never made as null.
                         "allocations" => spec.allocations = map.next_value::<Option<_>>()?.unwrap_or_default(),
                         "unallocated" => spec.unallocated = map.next_value::<Option<_>>()?.unwrap_or_default(),
                         "attributes" => spec.attributes = map.next_value::<Option<_>>()?.unwrap_or_default(),
-                        "sequenceNumber" => spec.sequence = map.next_value()?,
+                        "sequenceNumber" => spec.sequence = map.next_value::<Option<_>>()?.unwrap_or_default(),
                         "sequenceNumberForAllocation" => map.next_value_seed(Sequences(&mut spec.sequence_of))?,
-                        "deleted" => spec.deleted = map.next_value()?,
-                        "strictAffinity" => spec.strict = map.next_value()?,
+                        "deleted" => spec.deleted = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                        "strictAffinity" => spec.strict = map.next_value::<Option<_>>()?.unwrap_or_default(),
                         _ => {
                             let name = name.into_owned();
                             spec.rest.0.push((name, map.next_value()?));
                         }
                     }
                 }
+                spec.affinity = affinity_of(spec.affinity, host);
                 Ok(spec)
             }
         }
@@ -706,13 +722,16 @@ impl Serialize for SpecOf<'_> {
 struct GlanceSpec {
     #[serde(default)]
     affinity: Option<String>,
+    #[serde(default, rename = "hostAffinity")]
+    host: Option<String>,
     #[serde(default, rename = "affinityClaimTime")]
     claim_time: Option<String>,
     allocations: Vec<Option<u32>>,
+    // Go writes an empty slice that was never made as null.
     #[serde(default)]
-    unallocated: Vec<IgnoredAny>,
+    unallocated: Option<Vec<IgnoredAny>>,
     #[serde(default)]
-    attributes: Vec<GlanceAttribute>,
+    attributes: Option<Vec<GlanceAttribute>>,
 }
 
 #[derive(serde::Deserialize)]

@@ -12,6 +12,7 @@ pub struct Handle {
     envelope: Envelope,
     id: String,
     counts: BTreeMap<Prefix, u32>,
+    deleted: bool,
     /// Members of the spec that are not known here.
     rest: Members,
 }
@@ -22,13 +23,15 @@ struct Known {
     id: String,
     #[serde(default)]
     block: Option<BTreeMap<String, u32>>,
+    #[serde(default)]
+    deleted: Option<bool>,
 }
 
 impl Handle {
     /// A handle without addresses.
     pub fn new(id: &str, now: Instant) -> Self {
         let envelope = Envelope::new("IPAMHandle", &id.to_lowercase(), now, &[]);
-        Self { envelope, id: id.to_owned(), counts: BTreeMap::new(), rest: Members::default() }
+        Self { envelope, id: id.to_owned(), counts: BTreeMap::new(), deleted: false, rest: Members::default() }
     }
 
     /// Reads the value of a handle's key.
@@ -44,7 +47,7 @@ impl Handle {
                 Err(why) => return Err(Unreadable(format!("spec.block names {block:?}: {why}"))),
             };
         }
-        Ok(Self { envelope, id: known.id, counts, rest })
+        Ok(Self { envelope, id: known.id, counts, deleted: known.deleted.unwrap_or_default(), rest })
     }
 
     /// The value of the handle's key.
@@ -110,7 +113,7 @@ impl Serialize for SpecOf<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("handleID", &self.0.id)?;
         map.serialize_entry("block", &Counts(&self.0.counts))?;
-        map.serialize_entry("deleted", &false)?;
+        map.serialize_entry("deleted", &self.0.deleted)?;
         for (name, value) in &self.0.rest.0 {
             map.serialize_entry(name, value)?;
         }

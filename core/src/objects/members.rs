@@ -140,6 +140,22 @@ impl Envelope {
         Self { around, before: 3 }
     }
 
+    /// An object of which only the kind and the name are known.
+    pub(crate) fn named(kind: &str, name: &str) -> Self {
+        let mut metadata = Members::default();
+        metadata.set("name", &name);
+        let mut around = Members::default();
+        around.set("kind", &kind);
+        around.set("apiVersion", &super::API_VERSION);
+        around.set("metadata", &metadata);
+        Self { around, before: 3 }
+    }
+
+    /// Sets a member around `spec`.
+    pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) {
+        self.around.set(name, value);
+    }
+
     /// Reads an object, and gives its `spec` as text.
     pub(crate) fn parse(value: &[u8]) -> Result<(Self, &RawValue), Unreadable> {
         struct Reader<'v>(std::marker::PhantomData<&'v ()>);

@@ -5,6 +5,7 @@
 
 mod affinity;
 mod block;
+pub mod dialect;
 mod handle;
 mod holder;
 pub mod keys;
