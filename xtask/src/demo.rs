@@ -3,6 +3,7 @@
 //! It plays a container runtime: it calls plat-ipam, installed as `host-local` in a temporary folder, as CNI says, and
 //! shows what comes out. What it says of a call it has checked; the first thing that is not so ends it as a failure.
 
+mod blocks;
 mod namespaces;
 mod screen;
 
@@ -74,6 +75,8 @@ pub(crate) fn run() -> Result<()> {
     demo.original()?;
     demo.traffic()?;
     demo.time()?;
+    demo.screen.section("Pools and blocks");
+    blocks::show(&demo.screen, &program)?;
     demo.read_on();
     Ok(())
 }
@@ -403,6 +406,7 @@ impl Demo {
         for (what, purpose) in [
             ("README.md", "what Plat is; install as host-local in three lines"),
             ("docs/configuration.md", "every key and its default"),
+            ("docs/cli.md", "plat, the admin tool"),
             ("docs/differences.md", "where plat-ipam differs from host-local, and why"),
             ("docs/performance.md", "measurements, with their commands"),
             ("tests/cni/", "the behaviour as files: one case, one file"),
