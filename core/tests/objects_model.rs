@@ -54,12 +54,12 @@ proptest! {
         let mut block = Block::new(prefix, &Holder::Host("n1".into()), at(now), START, None);
         let mut slots: BTreeMap<u32, Slot> = BTreeMap::new();
         let mut queue: VecDeque<u32> = (0..16).collect();
-        let mut sequence = START;
-        for step in steps {
+        for (written, step) in (0u64..).zip(steps) {
+            let sequence = START + written;
             match step {
                 Step::Take { wanted, handle, pod, skip } => {
                     let attributes = Attributes::from([("pod".to_owned(), format!("p<{pod}>"))]);
-                    let skipped = |ordinal: u32| skip > 1 && ordinal % skip == 0;
+                    let skipped = |ordinal: u32| skip > 1 && ordinal.is_multiple_of(skip);
                     let taken = block.take(wanted, name(handle).as_deref(), &attributes, &mut |address| {
                         skipped(u32::try_from(address.bits() - prefix.first().bits()).unwrap())
                     });
@@ -112,10 +112,9 @@ proptest! {
                 Step::Wait(seconds) => now += seconds,
             }
             block.advance();
-            sequence += 1;
 
             let cooling = slots.values().filter(|slot| matches!(slot, Slot::Cooling(_))).count();
-            prop_assert_eq!(block.sequence(), sequence);
+            prop_assert_eq!(block.sequence(), sequence + 1);
             prop_assert_eq!(block.free() as usize, queue.len());
             prop_assert_eq!(block.cooling() as usize, cooling);
             prop_assert_eq!(block.is_empty(), slots.is_empty());
