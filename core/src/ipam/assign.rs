@@ -27,57 +27,57 @@ use std::collections::BTreeMap;
 
 /// Assigns addresses. See [`super::assign`].
 pub(super) fn assign(call: &mut Call<'_>, items: &[Assignment]) -> Vec<Granted> {
-    let mut answers: Vec<Option<Granted>> = vec![None; items.len()];
-    if items.len() > 1 {
-        assign_together(&mut Session::new(call), items, &mut answers);
+    let mut answers = Vec::with_capacity(items.len());
+    loop {
+        let rest = items.get(answers.len()..).unwrap_or_default();
+        if rest.len() > 1 {
+            answers.extend(assign_together(&mut Session::new(call), rest));
+        }
+        // What could not be done with others is done alone, in its turn.
+        let Some(item) = items.get(answers.len()) else { return answers };
+        let alone = tried(call, |session, attempt| assign_alone(session, item, attempt));
+        answers.push(alone.unwrap_or_else(failed));
     }
-    let answered = answers.into_iter().zip(items).map(|(answer, item)| match answer {
-        Some(answer) => answer,
-        None => tried(call, |session, attempt| assign_alone(session, item, attempt)).unwrap_or_else(failed),
-    });
-    answered.collect()
 }
 
 fn failed(error: Error) -> Granted {
     Granted { failed: Some(error), ..Granted::default() }
 }
 
-/// Carries out as many items as possible with shared commits. What conflicts has no answer afterwards.
-fn assign_together(session: &mut Session<'_, '_>, items: &[Assignment], answers: &mut [Option<Granted>]) {
+/// Carries out items from the first on with shared commits, and answers for those that are done: up to one that must be
+/// done alone.
+fn assign_together(session: &mut Session<'_, '_>, items: &[Assignment]) -> Vec<Granted> {
+    let mut answers = Vec::new();
     if !session.is_atomic() {
-        return;
+        return answers;
     }
     let writes_max = session.writes_max.min(COMMIT_WRITES_MAX);
     let mut desk = Desk::default();
-    let mut waiting: Vec<(usize, Granted)> = Vec::new();
+    let mut waiting: Vec<Granted> = Vec::new();
     for (index, item) in items.iter().enumerate() {
+        let mut is_last = index + 1 == items.len();
         match prepare(session, &mut desk, item, 0, false) {
             // That nothing is free is looked at twice, alone.
-            Ok(granted) if granted.is_exhausted() && granted.grants.is_empty() => {}
-            Ok(granted) => waiting.push((index, granted)),
-            Err(Stop::Fail(error)) => waiting.push((index, failed(error))),
-            // It is done again alone, after the others.
-            Err(Stop::Again) => {}
+            Ok(granted) if granted.is_exhausted() && granted.grants.is_empty() => is_last = true,
+            Ok(granted) => waiting.push(granted),
+            Err(Stop::Fail(error)) => waiting.push(failed(error)),
+            Err(Stop::Again) => is_last = true,
         }
-        if desk.writes() + WRITES_PER_ITEM > writes_max || index + 1 == items.len() {
+        if is_last || desk.writes() + WRITES_PER_ITEM > writes_max {
             match desk.write(session) {
-                Ok(written) => {
-                    for (index, granted) in waiting.drain(..) {
-                        if let Some(answer) = answers.get_mut(index) {
-                            *answer = Some(granted);
-                        }
-                    }
-                    if written == Written::Dropped {
-                        desk = Desk::default();
-                    }
-                }
-                Err(_) => {
-                    waiting.clear();
+                Ok(Written::Known) => answers.append(&mut waiting),
+                Ok(Written::Dropped) => {
+                    answers.append(&mut waiting);
                     desk = Desk::default();
                 }
+                Err(_) => return answers,
             }
         }
+        if is_last {
+            break;
+        }
     }
+    answers
 }
 
 /// About how many writes one more item may add: a block and a handle for each family.

@@ -95,11 +95,11 @@ impl Chapter<'_> {
         if let Some(pool) = pool {
             config["ipam"]["ipv4_pools"] = serde_json::json!([pool]);
         }
-        let mut call = Call::of(self.plugin.path(), "ADD", pod, "eth0", &config.to_string());
+        let mut call = Call::of(self.plugin.path(), "ADD", pod, "eth0", config.to_string());
         call.set("CNI_NETNS", &format!("/run/netns/{pod}"));
         call.set("CNI_PATH", &self.plugin.folder().to_string_lossy());
         call.set("CNI_ARGS", &format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}"));
-        call.start().and_then(Running::finish)
+        Ok(call.start().and_then(Running::finish)?)
     }
 
     fn granted(&self, node: &str, pod: &str, pool: Option<&str>) -> Result<std::net::IpAddr> {
