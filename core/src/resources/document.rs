@@ -95,7 +95,7 @@ impl Kind {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_lowercase();
         Some(match text.as_str() {
-            "ippool" | "ippools" | "pool" | "pools" => Self::Pool,
+            "ippool" | "ippools" | "ipp" | "pool" | "pools" => Self::Pool,
             "ipreservation" | "ipreservations" | "reservation" | "reservations" => Self::Reservation,
             "ipamconfiguration" | "ipamconfigurations" | "ipamconfig" | "ipamconfigs" | "config" => Self::Configuration,
             "node" | "nodes" | "no" => Self::Node,
