@@ -77,7 +77,7 @@ pub(super) fn body(content: &[u8]) -> Body {
     Body::of(&record(content))
 }
 
-fn record(content: &[u8]) -> Record {
+pub(super) fn record(content: &[u8]) -> Record {
     if content.len() > CONTENT_BYTES_MAX {
         return Record::foreign("unknown content", None);
     }

@@ -10,6 +10,7 @@
 mod apply;
 mod commit;
 mod files;
+pub mod glance;
 mod held;
 mod history;
 mod image;
