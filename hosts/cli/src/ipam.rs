@@ -1,13 +1,13 @@
 //! `plat ipam`: how full pools are, who has an address, why there is none, and giving addresses back.
 
-use crate::resources::structured;
-use crate::store::Session;
-use crate::{Output, complain, print, table};
+use crate::resources::{report, structured};
+use crate::store::{Place, Session};
+use crate::{Output, Usage, complain, directory, print, table};
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use plat_core::ipam::{Assignment, BlockUsage, Held, Holder, PoolUsage, Release, Released};
 use plat_core::net::{Address, Count};
-use plat_core::resources::Kind;
+use plat_core::resources::{Kind, Mode};
 use serde_json::{Value, json};
 
 #[derive(Subcommand)]
@@ -16,12 +16,17 @@ pub(crate) enum Command {
     Show(Show),
     /// Releases addresses by hand.
     Release(Give),
+    /// Changes the IPAMConfiguration, with calicoctl's options.
+    Configure(Configure),
     /// Explains where a node's next address would come from, or why there is none.
     Explain(Explain),
 }
 
 #[derive(Args)]
 pub(crate) struct Show {
+    /// With dir:PATH: only this network.
+    #[arg(long)]
+    network: Option<String>,
     /// Shows each block too.
     #[arg(long)]
     show_blocks: bool,
@@ -32,8 +37,8 @@ pub(crate) struct Show {
     #[arg(long)]
     show_configuration: bool,
     /// Shows who holds this address.
-    #[arg(long, value_name = "ADDRESS")]
-    ip: Option<String>,
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    ip: Option<Address>,
     /// How it is printed.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -43,9 +48,9 @@ pub(crate) struct Show {
 #[group(required = true, multiple = false, id = "what")]
 pub(crate) struct Which {
     /// An address.
-    #[arg(long, value_name = "ADDRESS")]
-    ip: Option<String>,
-    /// A handle, with all its addresses.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    ip: Option<Address>,
+    /// A handle, with all its addresses; with dir:PATH a container, CONTAINER or CONTAINER/INTERFACE.
     #[arg(long, value_name = "ID")]
     handle: Option<String>,
 }
@@ -54,7 +59,36 @@ pub(crate) struct Which {
 pub(crate) struct Give {
     #[command(flatten)]
     which: Which,
+    /// With dir:PATH: only in this network.
+    #[arg(long)]
+    network: Option<String>,
     /// Says what would be released and writes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true, id = "changes")]
+pub(crate) struct Changes {
+    /// Whether a node may use its own blocks only.
+    #[arg(long, value_name = "true|false")]
+    strictaffinity: Option<bool>,
+    /// How many blocks a node may have; 0 acts as 20.
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    max_blocks_per_host: Option<i64>,
+    /// For how long a released address is not given out again.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    ip_cooldown_seconds: Option<i64>,
+    /// Whether a KubeVirt machine keeps its addresses.
+    #[arg(long, value_name = "Enabled|Disabled")]
+    kubevirt_ip_persistence: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct Configure {
+    #[command(flatten)]
+    changes: Changes,
+    /// Checks the change and writes nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -85,18 +119,29 @@ pub(crate) fn run(store: Option<&str>, command: &Command) -> Result<bool> {
     match command {
         Command::Show(show) => self::show(store, show),
         Command::Release(give) => release(store, give),
+        Command::Configure(changes) => configure(store, changes),
         Command::Explain(explain) => self::explain(store, explain),
     }
 }
 
-fn parse_address(text: &str) -> Result<Address> {
-    Address::parse(text).ok_or_else(|| anyhow!("--ip {text:?}: no IP address: write one such as 10.0.0.1"))
+fn parse_address(text: &str) -> Result<Address, String> {
+    Address::parse(text).ok_or_else(|| "no IP address: write one such as 10.0.0.1".to_owned())
 }
 
 fn show(store: Option<&str>, show: &Show) -> Result<bool> {
+    if let Place::Directory(path) = Place::parse(store)? {
+        if show.show_blocks || show.show_borrowed || show.show_configuration {
+            bail!(Usage(format!(
+                "--show-blocks, --show-borrowed and --show-configuration: {}, a host-local directory, has none of these",
+                path.display()
+            )));
+        }
+        return directory::show(&path, show.network.as_deref(), show.ip, show.output);
+    }
+    refuse_network(show.network.as_deref())?;
     let mut session = Session::open(store, "plat ipam show", false)?;
-    if let Some(text) = &show.ip {
-        return show_address(&mut session, parse_address(text)?, show.output);
+    if let Some(address) = show.ip {
+        return show_address(&mut session, address, show.output);
     }
     if show.show_configuration {
         return show_configuration(&mut session, show.output);
@@ -136,20 +181,16 @@ fn share(part: Count, whole: Count) -> String {
     format!("{} ({percent:.0}%)", rounded(part))
 }
 
-/// A count with five digits at most, as calicoctl prints large ones.
+/// A count with five digits at most, as calicoctl prints it (`%.5g`); JSON and YAML have all digits.
 fn rounded(count: Count) -> String {
-    match count.as_u128() {
-        Some(count) if count < 100_000 => count.to_string(),
-        _ => {
-            let number = as_number(count);
-            let exponent = number.log10().floor();
-            if exponent < 9.0 {
-                format!("{number:.0}")
-            } else {
-                format!("{:.4}e+{exponent:02.0}", number / 10f64.powf(exponent))
-            }
-        }
+    const DIGITS: usize = 5;
+    if let Some(count) = count.as_u128().filter(|count| *count < 10u128.pow(DIGITS as u32)) {
+        return count.to_string();
     }
+    let text = format!("{:.*e}", DIGITS - 1, as_number(count));
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}e+{exponent:0>2}")
 }
 
 fn usage_row(grouping: String, cidr: String, total: Count, in_use: Count, reserved: Count, free: Count) -> Vec<String> {
@@ -235,7 +276,7 @@ fn show_address(session: &mut Session, address: Address, output: Output) -> Resu
         return Ok(true);
     };
     let mut text = match held.cooling_since {
-        None => format!("{address} is in use\n"),
+        None => format!("IP {address} is in use\n"),
         Some(_) => format!("{address} was released and is cooling down\n"),
     };
     text.push_str(&format!("Handle ID: {}\n", held.handle.as_deref().unwrap_or("none")));
@@ -280,10 +321,80 @@ fn show_configuration(session: &mut Session, output: Output) -> Result<bool> {
     Ok(true)
 }
 
+/// Changes what is named, and leaves the rest of the configuration as it is.
+fn configure(store: Option<&str>, configure: &Configure) -> Result<bool> {
+    let mut session = Session::open(store, "plat ipam configure", true)?;
+    let found = session.instance.resource(
+        &session.settings,
+        Kind::Configuration,
+        "default",
+        &mut session.store,
+        &mut session.clock,
+    )?;
+    // With its resourceVersion, so that a change by another in between is not undone.
+    let mut value = found.map_err(anyhow::Error::msg)?.map_or_else(
+        || {
+            let kind = Kind::Configuration;
+            json!({"apiVersion": kind.api_version(), "kind": kind.name(), "metadata": {"name": "default"}, "spec": {}})
+        },
+        |object| object.value,
+    );
+    let changes = &configure.changes;
+    let named: [(&str, Option<Value>); 4] = [
+        ("strictAffinity", changes.strictaffinity.map(Value::from)),
+        ("maxBlocksPerHost", changes.max_blocks_per_host.map(Value::from)),
+        ("ipCooldownSeconds", changes.ip_cooldown_seconds.map(Value::from)),
+        ("kubeVirtVMAddressPersistence", changes.kubevirt_ip_persistence.clone().map(Value::from)),
+    ];
+    for (name, wanted) in named {
+        if let Some(wanted) = wanted {
+            value["spec"][name] = wanted;
+        }
+    }
+    let outcomes = session.instance.apply(
+        &session.settings,
+        &[value.to_string().into_bytes()],
+        Mode::Apply,
+        configure.dry_run,
+        &mut session.store,
+        &mut session.clock,
+    )?;
+    let mut done_all = true;
+    for outcome in outcomes {
+        report("", None, &outcome);
+        match &outcome.done {
+            Ok(done) => {
+                let suffix = if configure.dry_run { " (dry run)" } else { "" };
+                print(&format!("ipamconfiguration/default {}{suffix}\n", done.text()))?;
+            }
+            Err(_) => done_all = false,
+        }
+    }
+    Ok(done_all)
+}
+
+/// Networks are of host-local's directories.
+fn refuse_network(network: Option<&str>) -> Result<()> {
+    match network {
+        Some(_) => bail!(Usage("--network: only --store dir:PATH has networks".to_owned())),
+        None => Ok(()),
+    }
+}
+
 fn release(store: Option<&str>, give: &Give) -> Result<bool> {
+    if let Place::Directory(path) = Place::parse(store)? {
+        return directory::release(
+            &path,
+            give.network.as_deref(),
+            give.which.ip,
+            give.which.handle.as_deref(),
+            give.dry_run,
+        );
+    }
+    refuse_network(give.network.as_deref())?;
     let mut session = Session::open(store, "plat ipam release", !give.dry_run)?;
     let (addresses, missing) = match (&give.which.ip, &give.which.handle) {
-        (Some(text), _) => (vec![parse_address(text)?], None),
+        (Some(address), _) => (vec![*address], None),
         (None, Some(handle)) => {
             let answers = session.instance.addresses_by_handle(
                 &session.settings,
@@ -384,4 +495,28 @@ fn explain(store: Option<&str>, explain: &Explain) -> Result<bool> {
         print(&format!("{}\n", session.instance.explanation(&granted)?))?;
     }
     Ok(would)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_written_as_calicoctl_writes_them() {
+        for (count, expected) in [
+            (0u128, "0"),
+            (65_536, "65536"),
+            (99_999, "99999"),
+            (100_000, "1e+05"),
+            (131_072, "1.3107e+05"),
+            (1 << 20, "1.0486e+06"),
+            (999_999, "1e+06"),
+            (1 << 64, "1.8447e+19"),
+            (1 << 100, "1.2677e+30"),
+        ] {
+            assert_eq!(rounded(Count::from(count)), expected);
+        }
+        assert_eq!(share(Count::from(1u128), Count::from(3u128)), "1 (33%)");
+        assert_eq!(share(Count::ZERO, Count::ZERO), "0 (0%)");
+    }
 }

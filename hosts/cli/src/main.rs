@@ -3,8 +3,10 @@
 //! It reads files, opens stores and prints. It may not decide anything about addresses: that is the core component's,
 //! which it calls by the same contract as every other host.
 
+mod directory;
 mod ipam;
 mod resources;
+mod state;
 mod store;
 mod table;
 mod yaml;
@@ -21,7 +23,8 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "plat", version = version_text(), max_term_width = 100)]
 struct Arguments {
-    /// The store: "sqlite" (which is sqlite:/var/lib/plat/ipam.db) or "sqlite:PATH".
+    /// The store: "sqlite" (which is sqlite:/var/lib/plat/ipam.db), "sqlite:PATH", or "dir:PATH" for the dataDir of
+    /// host-local.
     #[arg(long, global = true, env = "PLAT_STORE", value_name = "STORE")]
     store: Option<String>,
     #[command(subcommand)]
@@ -60,9 +63,11 @@ enum Command {
     Get(resources::Get),
     /// Deletes resources.
     Delete(resources::Delete),
-    /// Looks at addresses, explains and releases them.
+    /// Looks at addresses, explains and releases them; configures.
     #[command(subcommand)]
     Ipam(ipam::Command),
+    /// Prints the version, the digest of the allocation core and the stores.
+    Version,
     /// Prints a completion script for a shell.
     Completions {
         /// The shell.
@@ -75,6 +80,21 @@ enum Command {
     },
 }
 
+/// The exit status of a wrong usage, as clap has it.
+const USAGE: u8 = 2;
+
+/// A wrong usage that clap cannot see.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
@@ -86,7 +106,7 @@ fn main() -> ExitCode {
                 // If standard error is closed, nobody is there to be told.
                 let _ = writeln!(std::io::stderr(), "plat: {error:#}");
             }
-            ExitCode::FAILURE
+            if error.is::<Usage>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -104,6 +124,15 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Get(get) => resources::get(store, get),
         Command::Delete(delete) => resources::delete(store, delete),
         Command::Ipam(command) => ipam::run(store, command),
+        Command::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            print(&format!(
+                "plat {version}\nallocation core: sha256 {}\nstores: {}\n",
+                plat_runtime::CORE_SHA256,
+                store::STORES.join(", ")
+            ))?;
+            Ok(true)
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "plat", &mut script);
@@ -142,4 +171,38 @@ pub(crate) fn warn(text: &str) {
 pub(crate) fn complain(text: &str) {
     // If standard error is closed, nobody is there to be told.
     let _ = writeln!(std::io::stderr(), "error: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All commands and options below a command, as they are written.
+    fn words(command: &clap::Command, before: &str, found: &mut Vec<String>) {
+        for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+            found.push(format!("--{option}"));
+        }
+        for below in command.get_subcommands() {
+            let name = format!("{before} {}", below.get_name());
+            if below.get_subcommands().next().is_none() {
+                found.push(name.clone());
+            }
+            words(below, &name, found);
+        }
+    }
+
+    #[test]
+    fn the_guide_names_all_commands_and_options() {
+        let guide = include_str!("../../../docs/cli.md");
+        let mut found = Vec::new();
+        words(&Arguments::command(), "plat", &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        // Those that have a short form are written so.
+        let missing: Vec<&String> = found
+            .iter()
+            .filter(|word| !["--output", "--filename"].contains(&word.as_str()) && !guide.contains(word.as_str()))
+            .collect();
+        assert!(missing.is_empty(), "docs/cli.md does not name {missing:?}");
+        Arguments::command().debug_assert();
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::store::Session;
 use crate::yaml::{self, Document};
-use crate::{Output, complain, print, table, warn};
+use crate::{Output, Usage, complain, print, state, table, warn};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use plat_core::resources::{Kind, Mode, Object, Outcome};
@@ -28,9 +28,9 @@ pub(crate) struct Files {
 
 #[derive(Args)]
 pub(crate) struct Get {
-    /// ippools, ipreservations, ipamconfigurations, nodes or namespaces.
+    /// ippools, ipreservations, ipamconfigurations, nodes, namespaces, blocks, affinities or handles.
     kind: String,
-    /// Their names; all without.
+    /// Their names; of blocks and affinities the CIDR too. All without.
     name: Vec<String>,
     /// How they are printed.
     #[arg(short, long, value_enum, default_value_t)]
@@ -54,6 +54,9 @@ pub(crate) struct Delete {
     /// Deletes a pool although addresses of it are in use; they stay held until they are released.
     #[arg(long)]
     force: bool,
+    /// How the outcome is printed.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
 }
 
 /// A file's documents and its name for messages.
@@ -118,7 +121,8 @@ pub(crate) fn apply(store: Option<&str>, files: &Files, mode: Mode) -> Result<bo
     if sources.iter().all(|source| source.documents.is_empty()) {
         bail!("there is no document in what was given");
     }
-    let mut session = Session::open(store, "plat apply", true)?;
+    let why = if mode == Mode::Create { "plat create" } else { "plat apply" };
+    let mut session = Session::open(store, why, true)?;
     let mut done_all = true;
     let mut lines = Vec::new();
     for source in &sources {
@@ -141,25 +145,30 @@ pub(crate) fn apply(store: Option<&str>, files: &Files, mode: Mode) -> Result<bo
             }
         }
     }
-    let suffix = if files.dry_run { " (dry run)" } else { "" };
-    print(&match files.output {
+    print(&outcomes(&lines, files.output, files.dry_run))?;
+    Ok(done_all)
+}
+
+/// What became of each object.
+fn outcomes(lines: &[(String, &str)], output: Output, dry_run: bool) -> String {
+    let suffix = if dry_run { " (dry run)" } else { "" };
+    match output {
         Output::Name => lines.iter().map(|(name, _)| format!("{name}\n")).collect(),
         Output::Json | Output::Yaml => {
             let list: Vec<Value> = lines
                 .iter()
-                .map(|(name, done)| serde_json::json!({"object": name, "outcome": done, "dryRun": files.dry_run}))
+                .map(|(name, done)| serde_json::json!({"object": name, "outcome": done, "dryRun": dry_run}))
                 .collect();
-            structured(&list.into(), files.output)
+            structured(&list.into(), output)
         }
         Output::Table | Output::Wide => {
             lines.iter().map(|(name, done)| format!("{name} {done}{suffix}\n")).collect::<String>()
         }
-    })?;
-    Ok(done_all)
+    }
 }
 
 /// Prints the problems and warnings of an outcome, with their places.
-fn report(file: &str, document: Option<&Document>, outcome: &Outcome) {
+pub(crate) fn report(file: &str, document: Option<&Document>, outcome: &Outcome) {
     let name = full_name(outcome.kind, &outcome.name);
     for warning in &outcome.warnings {
         warn(&format!("{name}: {warning}"));
@@ -181,18 +190,32 @@ pub(crate) fn structured(value: &Value, output: Output) -> String {
     }
 }
 
+/// What has no kind of this name.
+fn unknown_kind(text: &str) -> anyhow::Error {
+    let known = Kind::ALL.map(Kind::plural).into_iter().chain(state::Kind::ALL.map(state::Kind::plural));
+    anyhow!(Usage(match plat_core::resources::nearest(text, known.clone()) {
+        Some(nearest) => format!("unknown kind {text:?}: did you mean {nearest}?"),
+        None => format!("unknown kind {text:?}: known are {}", known.collect::<Vec<_>>().join(", ")),
+    }))
+}
+
+/// A kind that can be written.
 fn parse_kind(text: &str) -> Result<Kind> {
-    Kind::parse(text).ok_or_else(|| {
-        let known = Kind::ALL.map(Kind::plural);
-        match plat_core::resources::nearest(text, known.into_iter()) {
-            Some(nearest) => anyhow!("unknown kind {text:?}: did you mean {nearest}?"),
-            None => anyhow!("unknown kind {text:?}: known are {}", known.join(", ")),
-        }
-    })
+    match (Kind::parse(text), state::Kind::parse(text)) {
+        (Some(kind), _) => Ok(kind),
+        (None, Some(kind)) => bail!(Usage(format!(
+            "{} follow from the addresses in use and are only read: see plat ipam release",
+            kind.plural()
+        ))),
+        (None, None) => Err(unknown_kind(text)),
+    }
 }
 
 pub(crate) fn get(store: Option<&str>, get: &Get) -> Result<bool> {
-    let kind = parse_kind(&get.kind)?;
+    let Some(kind) = Kind::parse(&get.kind) else {
+        let kind = state::Kind::parse(&get.kind).ok_or_else(|| unknown_kind(&get.kind))?;
+        return state::get(store, kind, &get.name, get.output);
+    };
     let mut session = Session::open(store, "plat get", false)?;
     let mut objects = Vec::new();
     let mut found_all = true;
@@ -215,15 +238,8 @@ pub(crate) fn get(store: Option<&str>, get: &Get) -> Result<bool> {
             objects.iter().map(|object| format!("{}\n", full_name(Some(kind), &object.name))).collect::<String>()
         }
         Output::Json | Output::Yaml => {
-            let single = get.name.len() == 1;
-            match objects.first().filter(|_| single) {
-                Some(object) => structured(&object.value, get.output),
-                None if single => String::new(),
-                None => {
-                    let items: Vec<Value> = objects.into_iter().map(|object| object.value).collect();
-                    structured(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}), get.output)
-                }
-            }
+            let values = objects.into_iter().map(|object| object.value).collect();
+            one_or_list(values, get.name.len() == 1, get.output)
         }
         Output::Table | Output::Wide => rows(kind, &objects, get.output == Output::Wide),
     })?;
@@ -261,7 +277,16 @@ fn shown(kind: Kind, wide: bool) -> Vec<(&'static str, &'static str)> {
     shown
 }
 
-fn cell(value: Option<&Value>) -> String {
+/// The one object that was asked for, or a list of all.
+pub(crate) fn one_or_list(values: Vec<Value>, single: bool, output: Output) -> String {
+    match values.first().filter(|_| single) {
+        Some(value) => structured(value, output),
+        None if single => String::new(),
+        None => structured(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": values}), output),
+    }
+}
+
+pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -283,23 +308,45 @@ fn rows(kind: Kind, objects: &[Object], wide: bool) -> String {
     table::columns(&head, &rows)
 }
 
+/// The objects that a document names: one, or those of a list.
+fn named_in(file: &str, document: &Document) -> Result<Vec<(Kind, String)>> {
+    let text = |value: &Value, place: &str| value.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_list = text(&document.value, "/kind").ends_with("List");
+    let items = match document.value.get("items").and_then(Value::as_array).filter(|_| is_list) {
+        Some(items) => items.iter().enumerate().map(|(index, item)| (format!("items[{index}]."), item)).collect(),
+        None => vec![(String::new(), &document.value)],
+    };
+    let mut named = Vec::new();
+    for (at, item) in items {
+        let (line, column) = document.place(&format!("{at}kind"));
+        let kind = parse_kind(&text(item, "/kind")).map_err(|error| anyhow!("{file}:{line}:{column}: {error}"))?;
+        let name = text(item, "/metadata/name");
+        if name.is_empty() {
+            let (line, column) = document.place(&format!("{at}metadata.name"));
+            bail!("{file}:{line}:{column}: metadata.name: missing: name the object");
+        }
+        named.push((kind, name));
+    }
+    Ok(named)
+}
+
 pub(crate) fn delete(store: Option<&str>, delete: &Delete) -> Result<bool> {
     let mut doomed = Vec::new();
     if let Some(kind) = &delete.kind {
         let kind = parse_kind(kind)?;
         if delete.name.is_empty() {
-            bail!("name what is to be deleted: plat delete {} NAME", kind.plural());
+            bail!(Usage(format!("name what is to be deleted: plat delete {} NAME", kind.plural())));
         }
         doomed.extend(delete.name.iter().map(|name| (kind, name.clone())));
     }
     for source in read_files(&delete.filename)? {
         for document in &source.documents {
-            let text = |place: &str| document.value.pointer(place).and_then(Value::as_str).unwrap_or_default();
-            doomed.push((parse_kind(text("/kind"))?, text("/metadata/name").to_owned()));
+            doomed.extend(named_in(&source.name, document)?);
         }
     }
     let mut session = Session::open(store, "plat delete", true)?;
     let mut done_all = true;
+    let mut lines = Vec::new();
     for (kind, name) in doomed {
         let outcome = session.instance.delete(
             &session.settings,
@@ -312,12 +359,10 @@ pub(crate) fn delete(store: Option<&str>, delete: &Delete) -> Result<bool> {
         )?;
         report("", None, &outcome);
         match &outcome.done {
-            Ok(done) => {
-                let suffix = if delete.dry_run { " (dry run)" } else { "" };
-                print(&format!("{} {}{suffix}\n", full_name(Some(kind), &name), done.text()))?;
-            }
+            Ok(done) => lines.push((full_name(Some(kind), &name), done.text())),
             Err(_) => done_all = false,
         }
     }
+    print(&outcomes(&lines, delete.output, delete.dry_run))?;
     Ok(done_all)
 }

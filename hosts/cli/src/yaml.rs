@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 /// How deep a document may be nested: resources have five levels.
 const DEPTH_MAX: usize = 64;
 
+/// How many values a text may have: more than the largest file has without aliases. An alias to lists of aliases could
+/// stand for more than any memory holds.
+const VALUES_MAX: usize = 4 << 20;
+
 /// A document and where its fields are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Document {
@@ -45,7 +49,8 @@ fn place_of(span: &Span) -> (usize, usize) {
 
 /// Reads all documents of a text. JSON is YAML too. Empty documents are left out.
 pub(crate) fn read(text: &str) -> Result<Vec<Document>, Malformed> {
-    let mut reader = Reader { events: Parser::new_from_str(text), anchors: BTreeMap::new() };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = Reader { events: Parser::new_from_str(text), anchors: BTreeMap::new(), values: 0 };
     let mut documents = Vec::new();
     while let Some((event, span)) = reader.next()? {
         if !matches!(event, Event::DocumentStart(_)) {
@@ -65,6 +70,17 @@ pub(crate) fn read(text: &str) -> Result<Vec<Document>, Malformed> {
 struct Reader<'t> {
     events: Parser<'t, saphyr_parser::StrInput<'t>>,
     anchors: BTreeMap<usize, Value>,
+    /// How many values there are so far, those that aliases stand for included.
+    values: usize,
+}
+
+/// How many values there are in a value.
+fn values_in(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values_in).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(values_in).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 impl<'t> Reader<'t> {
@@ -93,9 +109,19 @@ impl<'t> Reader<'t> {
         if depth > DEPTH_MAX {
             return Err(malformed("nested too deeply"));
         }
+        self.values += 1;
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, _) => (scalar(&text, style), anchor),
-            Event::Alias(anchor) => (self.anchors.get(&anchor).cloned().unwrap_or_default(), 0),
+            Event::Alias(anchor) => {
+                let Some(meant) = self.anchors.get(&anchor) else {
+                    return Err(malformed("an alias within what it stands for"));
+                };
+                self.values += values_in(meant);
+                if self.values > VALUES_MAX {
+                    return Err(malformed("aliases stand for too many values"));
+                }
+                (meant.clone(), 0)
+            }
             Event::SequenceStart(anchor, ..) | Event::MappingStart(anchor, ..) => {
                 let is_list = matches!(event, Event::SequenceStart(..));
                 let value = if is_list { self.list(path, places, depth)? } else { self.mapping(path, places, depth)? };
@@ -228,11 +254,17 @@ fn inline(value: &Value) -> String {
     }
 }
 
+/// Whether YAML 1.1, which many tools still read, takes a word for a truth value.
+fn is_truth(word: &str) -> bool {
+    ["y", "n", "yes", "no", "on", "off"].contains(&word.to_lowercase().as_str())
+}
+
 /// A text as it is, if it is read back as that text; else in quotes.
 fn plain(word: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '_' | '-' | '(' | ')');
     let is_plain = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && word.chars().all(is_safe)
+        && !is_truth(word)
         && scalar(word, ScalarStyle::Plain) == word;
     let is_address = word.starts_with(|c: char| c.is_ascii_digit())
         && word.contains(['.', '/'])
@@ -265,15 +297,32 @@ mod tests {
             let malformed = read(text).unwrap_err();
             assert!(malformed.line >= line - 1 && malformed.line <= line + 1, "{text:?}: {malformed:?}");
         }
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let below = level - 1;
+            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![format!("*a{below}"); 10].join(", ")));
+        }
+        assert!(read(&bomb).unwrap_err().message.contains("too many values"));
+        assert!(read("a: &a [*a]\n").is_err());
         let deep = "[".repeat(1000);
         assert!(read(&deep).is_err());
+    }
+
+    #[test]
+    fn json_of_other_tools_is_read() {
+        let documents =
+            read("\u{feff}{\n\t\"kind\": \"IPPool\",\n\t\"spec\": {\n\t\t\"blockSize\": 26\n\t}\n}\n").unwrap();
+        assert_eq!(documents[0].value, serde_json::json!({"kind": "IPPool", "spec": {"blockSize": 26}}));
+        assert_eq!(documents[0].place("spec.blockSize"), (4, 3));
+        let aliased = read("a: &a {x: 1}\nb: *a\n").unwrap();
+        assert_eq!(aliased[0].value["b"]["x"], 1);
     }
 
     #[test]
     fn what_is_written_is_read_back() {
         let value = serde_json::json!({
             "a": "true", "b": true, "c": ["x y", "10.0.0.0/8", "26", {"d": [], "e": {}, "f": [[1, 2]]}],
-            "g": {"h": null, "i": -3, "j": "2026-01-01T00:00:00Z", "k": "", "l": "#no", "m": "all()", "n": "é\n"},
+            "g": {"h": null, "i": -3, "j": "2026-01-01T00:00:00Z", "k": "", "l": "#no", "m": "all()", "o": "no", "p": "1e3", "n": "é\n"},
         });
         let text = write(&value);
         let back = read(&text).unwrap_or_else(|error| panic!("{text}\n{error:?}"));
