@@ -113,7 +113,7 @@ fn what_is_applied_is_shown() {
          tiny   10.9.0.0/30     31      all()\n",
     );
     check(at, &["list", "pool", "-o", "name"], 0, "ippool/pods\nippool/tiny\n");
-    let wide = plat(at, &["get", "ipp", "pods", "-o", "wide"], "");
+    let wide = plat(at, &["get", "pool", "pods", "-o", "wide"], "");
     assert!(wide.out.contains("Workload,Tunnel   Automatic"), "{wide:?}");
     // What it prints can be applied again.
     let yaml = plat(at, &["get", "ippool", "pods", "-o", "yaml"], "");
