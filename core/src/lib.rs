@@ -12,6 +12,7 @@
 
 pub mod clock;
 pub mod cni;
+mod hash;
 pub mod ipam;
 pub mod json;
 pub mod limits;

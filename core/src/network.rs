@@ -70,7 +70,7 @@ impl Keys {
 
     /// What the keys of all held addresses of a family begin with.
     pub fn addresses(&self, family: Family) -> String {
-        format!("{}address/{}/", self.prefix, family_name(family))
+        format!("{}address/{}/", self.prefix, family.key_name())
     }
 
     /// What the keys of all strays begin with.
@@ -114,20 +114,8 @@ pub enum Place {
     },
 }
 
-fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "v4",
-        Family::V6 => "v6",
-    }
-}
-
 fn parse_address(family: &str, hex: &str) -> Option<Address> {
-    let family = match family {
-        "v4" => Family::V4,
-        "v6" => Family::V6,
-        _ => return None,
-    };
-    Address::from_hex(family, hex)
+    Address::from_hex(Family::of_key_name(family)?, hex)
 }
 
 impl Place {
@@ -161,12 +149,12 @@ impl Place {
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Address(address) => write!(f, "address/{}/{}", family_name(address.family()), address.to_hex()),
+            Self::Address(address) => write!(f, "address/{}/{}", address.family().key_name(), address.to_hex()),
             Self::Cursor(set) => write!(f, "cursor/{set}"),
             Self::Stray(path) => write!(f, "stray/{}", encode(path)),
             Self::Owner { container, ifname } => write!(f, "owner/{}/{}", encode(container), encode(ifname)),
             Self::Boot { boot, address } => {
-                write!(f, "boot/{}/{}/{}", encode(boot), family_name(address.family()), address.to_hex())
+                write!(f, "boot/{}/{}/{}", encode(boot), address.family().key_name(), address.to_hex())
             }
         }
     }

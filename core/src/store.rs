@@ -2,6 +2,8 @@
 //!
 //! Which keys and values the core uses is told in `docs/formats.md`; [`crate::network`] makes and reads them.
 
+use crate::limits::{SCAN_ENTRIES, SCAN_PAGES_MAX};
+
 /// The largest number of keys in one [`Store::read`].
 pub const READ_KEYS_MAX: usize = 256;
 /// The longest key, in bytes.
@@ -146,4 +148,23 @@ pub trait Store {
 
     /// How many writes one commit may hold, at least 1.
     fn atomic_writes(&mut self) -> u32;
+}
+
+/// All entries under a prefix, page by page.
+///
+/// # Errors
+/// The first of the store's.
+pub(crate) fn scan_all(store: &mut dyn Store, prefix: &str, keys_only: bool, fresh: bool) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::new();
+    let mut from: Option<String> = None;
+    for _ in 0..SCAN_PAGES_MAX {
+        let page = store.scan(prefix, from.as_deref(), SCAN_ENTRIES, keys_only, fresh)?;
+        entries.extend(page.entries);
+        match page.next {
+            // A store that does not go on must not make the core read a page for ever.
+            Some(next) if from.as_ref().is_none_or(|from| *from < next) => from = Some(next),
+            _ => break,
+        }
+    }
+    Ok(entries)
 }

@@ -118,6 +118,9 @@ pub struct Reply {
     pub contended: bool,
 }
 
+/// Where the SQLite store is unless a path is given: one place for all hosts.
+pub const SQLITE_PATH_DEFAULT: &str = "/var/lib/plat/ipam.db";
+
 /// A place where allocations are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {

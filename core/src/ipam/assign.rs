@@ -300,17 +300,16 @@ fn plan(
         stopped: BTreeMap::new(),
         lost: 0,
     };
-    if look && let (Some(handle), Some(max)) = (&item.handle, item.per_handle_max) {
-        plan.held = held_before(session, desk, handle, family)?;
-        if plan.missing() == 0 {
-            return Ok(plan);
+    if let (Some(handle), Some(max)) = (&item.handle, item.per_handle_max) {
+        if look {
+            plan.held = held_before(session, desk, handle, family)?;
+            if plan.missing() == 0 {
+                return Ok(plan);
+            }
         }
         if plan.wanted > max {
             return Err(Error::HandleLimit(max).into());
         }
-    }
-    if item.per_handle_max.is_some_and(|max| plan.wanted > max) && item.handle.is_some() {
-        return Err(Error::HandleLimit(item.per_handle_max.unwrap_or_default()).into());
     }
     if plan.choice.usable.is_empty() {
         return Ok(plan);
@@ -525,8 +524,9 @@ fn new_block(
     let world = plan.choice.world.clone();
     let family = plan.choice.pools().next().map_or(Family::V4, |(_, pool)| pool.cidr.family());
     let edges = item.edges(family);
-    let pools: Vec<(usize, Pool)> = plan.choice.pools().map(|(index, pool)| (index, pool.clone())).collect();
-    for (index, pool) in &pools {
+    let usable = plan.choice.usable.clone();
+    let pools = || usable.iter().filter_map(|index| Some((*index, world.pools.get(*index)?)));
+    for (index, pool) in pools() {
         let set = unavailable(&world, item, Some(pool));
         loop {
             let found = match listed {
@@ -537,7 +537,7 @@ fn new_block(
                 Found::Slice(slice) => slice,
                 Found::Full => break,
                 Found::GivenUp => {
-                    plan.stopped.insert(*index, PassOver::SearchLimit);
+                    plan.stopped.insert(index, PassOver::SearchLimit);
                     break;
                 }
             };
@@ -556,7 +556,7 @@ fn new_block(
             }
         }
     }
-    for (_, pool) in &pools {
+    for (_, pool) in pools() {
         if listed.is_some() {
             break;
         }
@@ -742,8 +742,8 @@ fn borrow(
 ) -> Step<()> {
     let world = plan.choice.world.clone();
     let cooldown = world.configuration.cooldown_seconds;
-    let pools: Vec<Pool> = plan.choice.pools().map(|(_, pool)| pool.clone()).collect();
-    for pool in &pools {
+    let usable = plan.choice.usable.clone();
+    for pool in usable.iter().filter_map(|index| world.pools.get(*index)) {
         let set = unavailable(&world, item, Some(pool));
         let family = pool.cidr.family();
         let other_lengths = lengths(family).filter(|length| *length != pool.block_length);

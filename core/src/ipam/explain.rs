@@ -97,8 +97,9 @@ fn fill(session: &mut Session<'_, '_>, pool: &Pool) -> Step<(Count, Count)> {
         let from = Prefix::new(pool.cidr.first(), length).map(room_key).unwrap_or_default();
         let mut seen = 0;
         session.walk(&prefix, Some(&from), false, &mut |_, entry| {
-            let Some(block) = room_of_key(&entry.key).filter(|block| pool.cidr.covers(block)) else { return Ok(false) };
-            let _ = block;
+            if !room_of_key(&entry.key).is_some_and(|block| pool.cidr.covers(&block)) {
+                return Ok(false);
+            }
             held = held.saturating_sub(Room::parse(&entry.value).map_or(0, |room| room.free).into());
             seen += 1;
             Ok(seen < ROOMS_COUNTED_MAX)

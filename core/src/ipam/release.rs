@@ -5,10 +5,11 @@ use super::desk::{Desk, Written};
 use super::search::lengths;
 use super::session::{Session, Step, Stop, remove, replace, tried, unreadable};
 use super::{Call, Error, Holder, Release, Released, address_name};
+use crate::clock::Instant;
 use crate::limits::COMMIT_WRITES_MAX;
 use crate::net::{Address, Prefix};
-use crate::objects::Handle;
 use crate::objects::keys::{block_key, handle_key};
+use crate::objects::{Block, Handle};
 use crate::store::{self, Event, Write};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,11 +113,16 @@ fn emptied_blocks(desk: &Desk) -> Vec<(Holder, Prefix)> {
     changed.filter_map(|(prefix, slot)| Some((slot.block.object.holder()?, *prefix))).collect()
 }
 
+/// Whether a block goes with its last address: one of nobody does, unless its sequence numbers are ahead of the clock, and
+/// might come again in a block made later.
+fn goes(block: &Block, now: Instant) -> bool {
+    block.is_empty() && block.holder().is_none() && block.sequence() < now.seconds.saturating_mul(1_000_000_000)
+}
+
 fn prepare(session: &mut Session<'_, '_>, desk: &mut Desk, item: &Release) -> Step<Released> {
     let cooldown = session.configuration()?.cooldown_seconds;
     let Some(prefix) = find_block(session, desk, item.address)? else { return Ok(Released::NotAssigned) };
     let now = session.now;
-    let deletable_below = session.now.seconds.saturating_mul(1_000_000_000);
     let Some(slot) = desk.blocks.get(&prefix) else { return Err(Stop::Again) };
     let block = &slot.block.object;
     let Some(ordinal) = block.ordinal(item.address) else { return Ok(Released::NotAssigned) };
@@ -140,9 +146,7 @@ fn prepare(session: &mut Session<'_, '_>, desk: &mut Desk, item: &Release) -> St
     block.release(&[ordinal], now, cooldown);
     slot.is_changed = true;
     let released = if block.held(ordinal).is_some() { Released::Cooling } else { Released::Freed };
-    // A block of nobody goes with its last address; unless its sequence numbers are ahead of the clock, and might come
-    // again in a block made later.
-    slot.is_deleted = block.is_empty() && block.holder().is_none() && block.sequence() < deletable_below;
+    slot.is_deleted = goes(block, now);
     let event = session.event("released", address_name(item.address), held.handle.as_deref().unwrap_or_default());
     desk.events.push(event);
     if let Some(handle) = held.handle {
@@ -198,7 +202,6 @@ fn release_handle(
     };
     let handle = Handle::parse(&entry.value).map_err(unreadable(&key))?;
     let cooldown = session.configuration()?.cooldown_seconds;
-    let deletable_below = session.now.seconds.saturating_mul(1_000_000_000);
     let mut writes = Vec::new();
     let mut now_empty = Vec::new();
     for prefix in handle.counts().keys().copied() {
@@ -209,7 +212,7 @@ fn release_handle(
         block.object.release(&ordinals, session.now, cooldown);
         let is_empty = block.object.is_empty();
         match block.object.holder() {
-            None if is_empty && block.object.sequence() < deletable_below => {
+            None if goes(&block.object, session.now) => {
                 writes.push((remove(block_key(prefix), &block.version), addresses));
                 continue;
             }

@@ -5,6 +5,7 @@
 
 use super::Holder;
 use super::session::{Session, Step};
+use crate::hash::stable_hash;
 use crate::limits::SEARCH_COUNTS_MAX;
 use crate::net::{Address, AddressSet, Family, Prefix, Range};
 use crate::objects::keys::{block_key, block_of_key, blocks_prefix};
@@ -27,11 +28,6 @@ pub(super) enum Found {
     Full,
     /// There may be one, but not within the bounds of one call.
     GivenUp,
-}
-
-/// A number that is the same for a name on every host and in every build: 64-bit FNV-1a.
-fn stable_hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The slices of a pool that are as long as its blocks.
@@ -135,7 +131,7 @@ pub(super) fn find_slice(
     if room == 0 || (held == slices.last.saturating_add(1) && slices.last < u128::MAX) {
         return Ok(Found::Full);
     }
-    let whole_family = search.session.count_all(&format!("block/{}/", family_name(family)))?;
+    let whole_family = search.session.count_all(&format!("block/{}/", family.key_name()))?;
     let same = search.session.count_all(&blocks_prefix(family, slices.length))?;
     if whole_family > same {
         search.others = search.other_lengths(pool.cidr)?;
@@ -185,13 +181,6 @@ fn first_of(runs: &[(u128, u128)], first: u128, last: u128) -> Option<u128> {
     let next = runs.get(runs.partition_point(|(_, end)| *end < first))?;
     let index = next.0.max(first);
     (index <= last).then_some(index)
-}
-
-fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "v4",
-        Family::V6 => "v6",
-    }
 }
 
 /// How many blocks of a length begin between two addresses, both included.

@@ -155,12 +155,7 @@ impl<'s, 'a> Session<'s, 'a> {
 
     /// All entries under a prefix.
     pub(super) fn scan(&mut self, prefix: &str, fresh: bool) -> Step<Vec<Entry>> {
-        let mut all = Vec::new();
-        self.walk(prefix, None, fresh, &mut |_, entry| {
-            all.push(entry);
-            Ok(true)
-        })?;
-        Ok(all)
+        Ok(store::scan_all(self.call.store, prefix, false, fresh)?)
     }
 
     /// Visits the entries under a prefix from a key on, until told to stop by `false`.

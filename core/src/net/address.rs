@@ -21,6 +21,19 @@ impl Family {
         }
     }
 
+    /// The family as keys of a store name it: `v4` or `v6`.
+    pub(crate) const fn key_name(self) -> &'static str {
+        match self {
+            Self::V4 => "v4",
+            Self::V6 => "v6",
+        }
+    }
+
+    /// Undoes [`Self::key_name`].
+    pub(crate) fn of_key_name(name: &str) -> Option<Self> {
+        [Self::V4, Self::V6].into_iter().find(|family| family.key_name() == name)
+    }
+
     /// The bits of the family's highest address.
     pub(crate) const fn mask(self) -> u128 {
         match self {

@@ -4,25 +4,14 @@ use super::{Block, Holder};
 use crate::net::{Address, Family, Prefix};
 use crate::network::{decode, encode};
 
-fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "v4",
-        Family::V6 => "v6",
-    }
-}
-
 /// `v4/26/0af40000`.
 fn ending(block: Prefix) -> String {
-    format!("{}/{}/{}", family_name(block.family()), block.length(), block.network().to_hex())
+    format!("{}/{}/{}", block.family().key_name(), block.length(), block.network().to_hex())
 }
 
 fn parse_ending(text: &str) -> Option<Prefix> {
     let mut parts = text.split('/');
-    let family = match parts.next()? {
-        "v4" => Family::V4,
-        "v6" => Family::V6,
-        _ => return None,
-    };
+    let family = Family::of_key_name(parts.next()?)?;
     let digits = parts.next()?;
     let length: u8 = digits.parse().ok().filter(|length: &u8| length.to_string() == digits)?;
     let block = Prefix::new(Address::from_hex(family, parts.next()?)?, length)?;
@@ -41,7 +30,7 @@ pub fn block_of_key(key: &str) -> Option<Prefix> {
 
 /// What the keys of all blocks of a length begin with: `block/v4/26/`.
 pub fn blocks_prefix(family: Family, length: u8) -> String {
-    format!("block/{}/{length}/", family_name(family))
+    format!("block/{}/{length}/", family.key_name())
 }
 
 fn claim_key(kind: &str, holder: &Holder, block: Prefix) -> String {
@@ -67,7 +56,7 @@ pub fn affinity_key(holder: &Holder, block: Prefix) -> String {
 
 /// What the keys of a holder's affinities of a family begin with.
 pub fn affinities_prefix(holder: &Holder, family: Family) -> String {
-    format!("affinity/{}/{}/{}/", holder.kind(), encode(holder.name()), family_name(family))
+    format!("affinity/{}/{}/{}/", holder.kind(), encode(holder.name()), family.key_name())
 }
 
 /// The holder and the block that an affinity's key names; none for other keys.
@@ -92,7 +81,7 @@ pub fn room_key(block: Prefix) -> String {
 
 /// What the keys of all rooms of a length begin with.
 pub fn rooms_prefix(family: Family, length: u8) -> String {
-    format!("room/{}/{length}/", family_name(family))
+    format!("room/{}/{length}/", family.key_name())
 }
 
 /// The block that a room's key names; none for other keys.
@@ -107,7 +96,7 @@ pub fn empty_key(block: Prefix) -> String {
 
 /// What the keys of all empty blocks of a length begin with.
 pub fn empties_prefix(family: Family, length: u8) -> String {
-    format!("empty/{}/{length}/", family_name(family))
+    format!("empty/{}/{length}/", family.key_name())
 }
 
 /// The block that an empty block's key names; none for other keys.
@@ -122,7 +111,7 @@ pub fn owned_key(holder: &Holder, block: Prefix) -> String {
 
 /// What the keys of a holder's blocks of a family begin with.
 pub fn owned_prefix(holder: &Holder, family: Family) -> String {
-    format!("owned/{}/{}/{}/", holder.kind(), encode(holder.name()), family_name(family))
+    format!("owned/{}/{}/{}/", holder.kind(), encode(holder.name()), family.key_name())
 }
 
 /// The holder and the block that such a key names; none for other keys.

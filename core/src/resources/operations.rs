@@ -4,9 +4,9 @@ use super::document::{Document, Kind, Problem, read, split, stored};
 use super::rules;
 use super::stored::{Configuration, Pool, Reservation};
 use crate::ipam::{AffinityRelease, Call, release_affinities};
-use crate::limits::{COMMIT_TRIES_MAX, SCAN_ENTRIES, SCAN_PAGES_MAX};
+use crate::limits::COMMIT_TRIES_MAX;
 use crate::net::{Count, Prefix};
-use crate::store::{self, Action, Durability, Entry, Event, Expected, Version, Write};
+use crate::store::{self, Action, Durability, Entry, Event, Expected, Version, Write, scan_all};
 use serde_json::Value;
 
 /// What is done with a document.
@@ -95,20 +95,6 @@ fn resource_version(version: &Version) -> String {
 
 fn read_key(call: &mut Call<'_>, key: &str) -> Result<Option<Entry>, store::Error> {
     Ok(call.store.read(&[key.to_owned()], true)?.into_iter().next().flatten())
-}
-
-fn scan(call: &mut Call<'_>, prefix: &str) -> Result<Vec<Entry>, store::Error> {
-    let mut entries = Vec::new();
-    let mut from = None;
-    for _ in 0..SCAN_PAGES_MAX {
-        let page = call.store.scan(prefix, from.as_deref(), SCAN_ENTRIES, false, true)?;
-        entries.extend(page.entries);
-        match page.next {
-            Some(next) => from = Some(next),
-            None => break,
-        }
-    }
-    Ok(entries)
 }
 
 /// Applies documents in their order, each for itself. With `dry_run` everything is checked and nothing written.
@@ -222,7 +208,7 @@ fn check_overlaps(call: &mut Call<'_>, document: &Document) -> Result<(), Vec<Pr
     let cidr = document.spec.get("cidr").and_then(Value::as_str).and_then(|text| Prefix::parse(text).ok());
     let length = document.spec.get("blockSize").and_then(Value::as_u64).and_then(|length| u8::try_from(length).ok());
     let (Some(cidr), Some(length)) = (cidr, length) else { return Ok(()) };
-    for entry in scan(call, super::POOLS_PREFIX).map_err(|error| trouble(&error))? {
+    for entry in scan_all(call.store, super::POOLS_PREFIX, false, true).map_err(|error| trouble(&error))? {
         if let Ok((other, _)) = Pool::parse(&entry.value)
             && other.cidr.overlaps(&cidr)
             && other.name != document.name
@@ -257,7 +243,7 @@ pub fn get(call: &mut Call<'_>, kind: Kind, name: &str) -> Result<Option<Object>
 /// # Errors
 /// Those of the store, in words.
 pub fn list(call: &mut Call<'_>, kind: Kind) -> Result<Vec<Object>, String> {
-    let entries = scan(call, kind.prefix()).map_err(|error| error.to_string())?;
+    let entries = scan_all(call.store, kind.prefix(), false, true).map_err(|error| error.to_string())?;
     Ok(entries.iter().filter_map(|entry| object(kind, entry)).collect())
 }
 

@@ -13,19 +13,16 @@ use crate::limits;
 use crate::network::encode;
 use crate::objects::Handle;
 use crate::objects::keys::handle_of_key;
+use crate::store::scan_all;
 use crate::strategy::Call;
-use crate::strategy::ranges::{Output, store_failure, valid_containers};
+use crate::strategy::ranges::{Output, WITHOUT_LIST, store_failure, valid_containers};
 use std::collections::BTreeSet;
 
 pub(crate) fn gc(call: &mut Call<'_>) -> Result<Output, Failure> {
     Location::read(call.document, &call.surroundings.working_directory)?;
     let alive = valid_containers(call.document).map_err(|error| Failure::internal(error.to_string()))?;
     let Some(alive) = alive else {
-        call.note(
-            Level::Warning,
-            "GC without a list of live attachments (cni.dev/valid-attachments) releases nothing; an empty list means \
-             that none are alive",
-        );
+        call.note(Level::Warning, WITHOUT_LIST);
         return Ok(Output::new());
     };
     let node = call.node_name(&NodeName::read(call.document)?)?;
@@ -56,20 +53,10 @@ pub(crate) fn gc(call: &mut Call<'_>) -> Result<Output, Failure> {
 /// The handles whose ids begin with the network's name.
 fn handles(call: &mut Call<'_>) -> Result<Vec<String>, Failure> {
     let prefix = format!("handle/{}.", encode(call.network));
-    let mut handles = Vec::new();
-    let mut from = None;
-    for _ in 0..limits::SCAN_PAGES_MAX {
-        let page =
-            call.store.scan(&prefix, from.as_deref(), limits::SCAN_ENTRIES, true, true).map_err(store_failure)?;
-        let ids = page.entries.iter().filter_map(|entry| handle_of_key(&entry.key));
-        // Cut as blocks are read: a living container must not be missed for what follows its name.
-        handles.extend(ids.map(|id| Handle::sanitise(&id).to_owned()));
-        match page.next {
-            Some(next) => from = Some(next),
-            None => break,
-        }
-    }
-    Ok(handles)
+    let entries = scan_all(call.store, &prefix, true, true).map_err(store_failure)?;
+    let ids = entries.iter().filter_map(|entry| handle_of_key(&entry.key));
+    // Cut as blocks are read: a living container must not be missed for what follows its name.
+    Ok(ids.map(|id| Handle::sanitise(&id).to_owned()).collect())
 }
 
 /// Releases the addresses of a handle, if it may; says which.

@@ -3,14 +3,12 @@
 
 use crate::cni::failure::{Failure, code};
 use crate::cni::result::Route;
-use crate::cni::{Backend, LogFile, Personality, args};
+use crate::cni::{Backend, LogFile, Personality, SQLITE_PATH_DEFAULT, args};
 use crate::json::{Json, Mismatch, Node, go_quote};
 use crate::limits;
 use crate::net::{Address, Family};
-use crate::strategy::ranges::config::{absolute, choice, parse_request, read_route, read_text};
+use crate::strategy::ranges::config::{absolute, choice, log_file, parse_request, read_route, read_text, read_within};
 
-/// Where the embedded store is unless a path is given.
-const STORE_PATH_DEFAULT: &str = "/var/lib/plat/ipam.db";
 /// Where calico-node writes the node's name.
 const NODENAME_PATH_DEFAULT: &str = "/var/lib/calico/nodename";
 
@@ -131,8 +129,8 @@ impl Location {
                                 store = (*node.value != Json::Null).then_some(text);
                             }
                             "logFile" => note(node.string(&mut log_path)),
-                            "logFileMiBMax" => note(within(&node, &mut log_mib, limits::LOG_FILE_MIB_MAX)),
-                            _ => note(within(&node, &mut lock_wait_seconds, limits::LOCK_WAIT_SECONDS_MAX)),
+                            "logFileMiBMax" => note(read_within(&node, &mut log_mib, limits::LOG_FILE_MIB_MAX)),
+                            _ => note(read_within(&node, &mut lock_wait_seconds, limits::LOCK_WAIT_SECONDS_MAX)),
                         }
                         Ok(())
                     });
@@ -153,22 +151,10 @@ impl Location {
             return Err(Failure::internal("IPAM config missing 'ipam' key"));
         }
         let backend = read_store(store.as_deref(), datastore_key, working_directory)?;
-        let bytes_max = u64::try_from(log_mib).unwrap_or_default() << 20;
-        let log = absolute(&log_path, working_directory)
-            .filter(|_| !log_path.is_empty())
-            .map(|path| LogFile { path, bytes_max });
+        let log = log_file(&log_path, log_mib, working_directory);
         let lock_wait_ms_max = u64::try_from(lock_wait_seconds).unwrap_or_default() * 1000;
         Ok((Self { backend, log, lock_wait_ms_max }, complaint))
     }
-}
-
-fn within(node: &Node<'_>, target: &mut i64, max: i64) -> Result<(), Mismatch> {
-    let number = node.integer()?.unwrap_or(*target);
-    if !(1..=max).contains(&number) {
-        return Err(Mismatch(format!("{} is {number}: give a number from 1 to {max}", node.path())));
-    }
-    *target = number;
-    Ok(())
 }
 
 fn read_store(store: Option<&str>, datastore_key: Option<&str>, directory: &str) -> Result<Backend, Failure> {
@@ -179,12 +165,12 @@ fn read_store(store: Option<&str>, datastore_key: Option<&str>, directory: &str)
                  \"sqlite:/path\", if this node's addresses are to be kept on this node alone"
             )),
             None => refused(format!(
-                "ipam.store is missing: set it to \"sqlite\" for {STORE_PATH_DEFAULT}, or to \"sqlite:/path\""
+                "ipam.store is missing: set it to \"sqlite\" for {SQLITE_PATH_DEFAULT}, or to \"sqlite:/path\""
             )),
         });
     };
     let path = match store.split_once(':') {
-        None if store == "sqlite" => STORE_PATH_DEFAULT,
+        None if store == "sqlite" => SQLITE_PATH_DEFAULT,
         Some(("sqlite", path)) if !path.is_empty() => path,
         _ => {
             return Err(refused(format!(

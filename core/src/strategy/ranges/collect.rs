@@ -8,6 +8,7 @@ use super::config::Location;
 use super::{Call, Output, owner_text, place_text, store_failure};
 use crate::cni::Level;
 use crate::cni::failure::Failure;
+use crate::hash::stable_hash;
 use crate::json::{Json, Mismatch, Node};
 use crate::limits;
 use crate::net::Family;
@@ -19,6 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The newest name of the list, and what libcni sends beside it.
 const LISTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 
+/// What is said where there is no list.
+pub(crate) const WITHOUT_LIST: &str = "GC without a list of live attachments (cni.dev/valid-attachments) releases \
+    nothing; an empty list means that none are alive";
+
 /// A container id that is compared by its hash first: ids may share long beginnings, and there may be many.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Id<'a> {
@@ -27,13 +32,9 @@ struct Id<'a> {
 }
 
 impl<'a> Id<'a> {
-    /// FNV-1a: fixed, so that every build goes the same way.
     fn new(text: impl Into<Cow<'a, str>>) -> Self {
         let text = text.into();
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        Self { hash, text }
+        Self { hash: stable_hash(&text), text }
     }
 }
 
@@ -99,11 +100,7 @@ pub(crate) fn gc(call: &mut Call<'_>) -> Result<Output, Failure> {
     Location::read(call.document, &call.surroundings.working_directory)?;
     let alive = read_alive(call.document).map_err(|error| Failure::internal(error.to_string()))?;
     let Some(alive) = alive else {
-        call.note(
-            Level::Warning,
-            "GC without a list of live attachments (cni.dev/valid-attachments) releases nothing; an empty list means \
-             that none are alive",
-        );
+        call.note(Level::Warning, WITHOUT_LIST);
         return Ok(Output::new());
     };
     let mut errors: Vec<store::Error> = Vec::new();

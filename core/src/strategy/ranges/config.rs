@@ -644,14 +644,6 @@ impl Location {
         let mut log_mib = limits::LOG_FILE_MIB;
         let mut lock_wait_seconds = limits::LOCK_WAIT_SECONDS;
         let mut complaint = None;
-        let within = |node: &Node<'_>, target: &mut i64, max: i64| {
-            let number = node.integer()?.unwrap_or(*target);
-            if !(1..=max).contains(&number) {
-                return Err(Mismatch(format!("{} is {number}: give a number from 1 to {max}", node.path())));
-            }
-            *target = number;
-            Ok(())
-        };
         Node::root(document)
             .members(&["ipam"], |_, node| {
                 has_ipam = *node.value != Json::Null;
@@ -659,8 +651,8 @@ impl Location {
                     let read = match name {
                         "dataDir" => return node.string(&mut data_dir),
                         "logFile" => node.string(&mut log_path),
-                        "logFileMiBMax" => within(&node, &mut log_mib, limits::LOG_FILE_MIB_MAX),
-                        _ => within(&node, &mut lock_wait_seconds, limits::LOCK_WAIT_SECONDS_MAX),
+                        "logFileMiBMax" => read_within(&node, &mut log_mib, limits::LOG_FILE_MIB_MAX),
+                        _ => read_within(&node, &mut lock_wait_seconds, limits::LOCK_WAIT_SECONDS_MAX),
                     };
                     if let Err(why) = read {
                         complaint = Some(Failure::new(code::INVALID_CONFIG, why.to_string()));
@@ -675,10 +667,7 @@ impl Location {
         if data_dir.is_empty() {
             data_dir = DATA_DIR.into();
         }
-        let bytes_max = u64::try_from(log_mib).unwrap_or_default() << 20;
-        let log = absolute(&log_path, working_directory)
-            .filter(|_| !log_path.is_empty())
-            .map(|path| LogFile { path, bytes_max });
+        let log = log_file(&log_path, log_mib, working_directory);
         let Some(data_dir) = absolute(&data_dir, working_directory) else {
             return Err(Failure::internal(format!("mkdir {data_dir}: no such file or directory")).with_details(
                 "a relative dataDir starts at the working directory, which is not known: give a whole path",
@@ -687,6 +676,22 @@ impl Location {
         let lock_wait_ms_max = u64::try_from(lock_wait_seconds).unwrap_or_default() * 1000;
         Ok((Self { data_dir, log, lock_wait_ms_max }, complaint))
     }
+}
+
+/// Reads a number from 1 to `max`; `null` leaves the target alone.
+pub(crate) fn read_within(node: &Node<'_>, target: &mut i64, max: i64) -> Result<(), Mismatch> {
+    let number = node.integer()?.unwrap_or(*target);
+    if !(1..=max).contains(&number) {
+        return Err(Mismatch(format!("{} is {number}: give a number from 1 to {max}", node.path())));
+    }
+    *target = number;
+    Ok(())
+}
+
+/// The log file of a configuration; none if it names none.
+pub(crate) fn log_file(path: &str, mib: i64, working_directory: &str) -> Option<LogFile> {
+    let bytes_max = u64::try_from(mib).unwrap_or_default() << 20;
+    absolute(path, working_directory).filter(|_| !path.is_empty()).map(|path| LogFile { path, bytes_max })
 }
 
 /// Completes a relative path; none if the working directory is not known.

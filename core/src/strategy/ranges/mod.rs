@@ -179,7 +179,7 @@ pub(crate) fn store_failure(error: store::Error) -> Failure {
 }
 
 pub(crate) use add::{add, read_dns};
-pub(crate) use collect::{gc, valid_containers};
+pub(crate) use collect::{WITHOUT_LIST, gc, valid_containers};
 
 /// DEL: releases what the owner holds, wherever it lies, whatever the ranges say today (`cni.md` B.6).
 ///

@@ -24,8 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tally::Tally;
 
-/// Where the store is unless something else is said.
-pub const PATH_DEFAULT: &str = "/var/lib/plat/ipam.db";
+pub use plat_core::cni::SQLITE_PATH_DEFAULT as PATH_DEFAULT;
 /// How many writes a commit may hold: far more than any operation of the core makes.
 pub const ATOMIC_WRITES: u32 = 1 << 16;
 /// How many bytes of keys and values a commit may hold: what a host call may carry.
